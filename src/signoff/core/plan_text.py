@@ -1,0 +1,181 @@
+"""From the text of a plan file to a Plan, or to an error that names file, line, key, what was found and what may stand there."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args, get_type_hints
+
+import msgspec
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from signoff.core.plan import PLAN_SCHEMA, Plan
+from signoff.errors import SignoffError
+
+PLAN_BYTES_MAX = 1_000_000
+
+
+class PlanError(SignoffError):
+    """A plan that cannot be used."""
+
+
+def parse_plan(text: str, place: str = "plan.yaml") -> Plan:
+    """The plan in `text`; `place` is the file name that errors show."""
+    if len(text) > PLAN_BYTES_MAX:
+        raise PlanError(
+            f"{place}: {len(text)} characters; a plan has at most {PLAN_BYTES_MAX}", "Give the plan, not a log."
+        )
+    tree = _yaml(text, place)
+    if not isinstance(tree, Mapping):
+        raise PlanError(
+            f"{place}: a plan is a mapping of keys, found {_found(tree)}", f"Begin with `schema: {PLAN_SCHEMA}`."
+        )
+    _refuse_unknown_keys(tree, Plan, place, ())
+    try:
+        plan = msgspec.convert(_plain(tree), Plan, strict=True)
+    except msgspec.ValidationError as error:
+        raise _explained(error, tree, place) from None
+    _refuse_contradictions(plan, tree, place)
+    return plan
+
+
+def _yaml(text: str, place: str) -> Any:
+    try:
+        return YAML(typ="rt", pure=True).load(text)
+    except MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 0
+        raise PlanError(f"{place}:{line}: not readable YAML: {error.problem}", "Mend that line.") from None
+    except (YAMLError, RecursionError, ValueError) as error:
+        raise PlanError(f"{place}: not readable YAML: {type(error).__name__}", "Mend the file.") from None
+
+
+def _plain(node: Any) -> Any:
+    """ruamel's round-trip nodes as builtins, so that msgspec checks types strictly."""
+    if isinstance(node, Mapping):
+        return {str(key): _plain(value) for key, value in node.items()}
+    if isinstance(node, Sequence) and not isinstance(node, str):
+        return [_plain(value) for value in node]
+    if isinstance(node, bool) or node is None:
+        return node
+    for kind in (int, float, str):
+        if isinstance(node, kind):
+            return kind(node)
+    return str(node)
+
+
+def _found(value: Any) -> str:
+    return "nothing" if value is None else f"`{str(value)[:60]}`"
+
+
+def _line(tree: Any, path: Sequence[str | int]) -> int:
+    """The line (from 1) of the deepest node of `path` that exists."""
+    line = 1
+    for step in path:
+        marks = getattr(tree, "lc", None)
+        try:
+            if marks is not None:
+                line = (marks.key(step) if isinstance(tree, Mapping) else marks.item(step))[0] + 1
+            tree = tree[step]
+        except (KeyError, IndexError, TypeError):
+            break
+    return line
+
+
+def _name(path: Sequence[str | int]) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+
+
+def _struct_of(hint: Any) -> Any:
+    """The Struct class inside a type hint such as `tuple[Node, ...]` or `Start | None`; None when there is none."""
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return hint
+    return next((found for arg in get_args(hint) if (found := _struct_of(arg)) is not None), None)
+
+
+def _refuse_unknown_keys(tree: Any, kind: Any, place: str, path: tuple[str | int, ...]) -> None:
+    if isinstance(tree, Sequence) and not isinstance(tree, str):
+        for index, item in enumerate(tree):
+            _refuse_unknown_keys(item, kind, place, (*path, index))
+        return
+    if not isinstance(tree, Mapping):
+        return
+    hints = get_type_hints(kind)
+    allowed = list(kind.__struct_fields__)
+    for key, value in tree.items():
+        if key not in allowed:
+            near = difflib.get_close_matches(str(key), allowed, n=1, cutoff=0.5)
+            meant = f" Did you mean `{near[0]}`?" if near else ""
+            raise PlanError(
+                f"{place}:{_line(tree, [key])}: unknown key `{_name((*path, str(key)))}`.{meant}",
+                f"Keys that may stand here: {', '.join(allowed)}.",
+            )
+        inner = _struct_of(hints[key])
+        if inner is not None:
+            _refuse_unknown_keys(value, inner, place, (*path, key))
+
+
+def _explained(error: msgspec.ValidationError, tree: Any, place: str) -> PlanError:
+    """msgspec says ``Expected `int`, got `str` - at `$.objective.concurrency.target` ``; we say where that stands."""
+    said, _, where = str(error).partition(" - at `$")
+    path: list[str | int] = []
+    for step in where.rstrip("`").replace("[", ".[").split("."):
+        if step.startswith("["):
+            path.append(int(step[1:-1]) if step[1:-1].isdigit() else step[1:-1])
+        elif step:
+            path.append(step)
+    found: Any = tree
+    for at in path:
+        try:
+            found = found[at]
+        except (KeyError, IndexError, TypeError):
+            found = None
+            break
+    if isinstance(found, Mapping | list):
+        detail = said
+    else:
+        detail = f"{said}; found {_found(found)}"
+    key = f" `{_name(path)}`" if path else ""
+    return PlanError(
+        f"{place}:{_line(tree, path)}:{key} {detail}", "Mend that key; the design of a plan stands in docs/plan.md."
+    )
+
+
+def _refuse_contradictions(plan: Plan, tree: Any, place: str) -> None:
+    """What types cannot say."""
+    load, inputs = plan.objective.concurrency, plan.objective.input_tokens
+    rules: list[tuple[bool, tuple[str | int, ...], str]] = [
+        (1 <= load.floor <= load.target, ("objective", "concurrency"), "floor must be at least 1 and at most target"),
+        (
+            1 <= inputs.floor <= inputs.target,
+            ("objective", "input_tokens"),
+            "floor must be at least 1 and at most target",
+        ),
+        (load.hold_s > 0, ("objective", "concurrency", "hold_s"), "must be more than 0 seconds"),
+        (bool(plan.gates), ("gates",), "at least one gate is needed"),
+        (len(set(plan.gates)) == len(plan.gates), ("gates",), "a gate stands twice"),
+        (
+            plan.service.base_url.startswith(("http://", "https://")),
+            ("service", "base_url"),
+            "must begin with http:// or https://",
+        ),
+        (
+            plan.service.gateway_url is None
+            or plan.service.gateway_url == "none"
+            or plan.service.gateway_url.startswith(("http://", "https://")),
+            ("service", "gateway_url"),
+            "is a URL, or none when there is no gateway",
+        ),
+        (len({n.name for n in plan.nodes}) == len(plan.nodes), ("nodes",), "two nodes have the same name"),
+        (
+            plan.load.reuse_share is None or 0 <= plan.load.reuse_share <= 1,
+            ("load", "reuse_share"),
+            "is a share from 0 to 1",
+        ),
+        (
+            plan.objective.limits.error_rate is None or 0 <= plan.objective.limits.error_rate <= 1,
+            ("objective", "limits", "error_rate"),
+            "is a share from 0 to 1",
+        ),
+    ]
+    for holds, path, words in rules:
+        if not holds:
+            raise PlanError(f"{place}:{_line(tree, path)}: `{_name(path)}`: {words}", "Mend that key.")
