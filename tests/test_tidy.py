@@ -1,4 +1,4 @@
-"""The shape of the code, kept by a test: imports point one way, pure layers stay pure, files and functions stay small."""
+"""The shape of the code: imports point one way, pure layers stay pure, files and functions stay small."""
 
 import ast
 from pathlib import Path

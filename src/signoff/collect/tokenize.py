@@ -1,4 +1,4 @@
-"""Exact token counts and ids, from the server's own `/tokenize`: no tokeniser of ours can be wrong about its template."""
+"""Exact token counts and ids, from the server's own `/tokenize`: no tokeniser of ours can be wrong about a template."""
 
 from collections.abc import Callable
 from typing import Any

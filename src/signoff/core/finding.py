@@ -34,6 +34,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     limit: dict[str, Value] = {}
     """What it was compared with."""
     evidence: tuple[str, ...] = ()
-    """`sha256:<hex>[#L<line>]`, `record:<id>`, `metrics:<server>@<from_ns>-<to_ns>`, `plan.yaml#<key>`, `profile.json#<key>`."""
+    """`sha256:<hex>[#L<line>]`, `record:<id>`, `metrics:<server>@<from_ns>-<to_ns>`, `plan.yaml#<key>`,
+    `profile.json#<key>`."""
     items: tuple[int, ...] = ()
     """Checklist items (1 to 13) this speaks to."""
