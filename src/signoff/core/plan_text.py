@@ -1,4 +1,4 @@
-"""From the text of a plan file to a Plan, or to an error that names file, line, key, what was found and what may stand."""
+"""From the text of a plan file to a Plan, or to an error with file, line, key, what was found and what is allowed."""
 
 import difflib
 from collections.abc import Mapping, Sequence

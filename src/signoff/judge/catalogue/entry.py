@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from signoff.core.finding import Finding
-from signoff.core.words import Outcome
+from signoff.core.words import Gate, Outcome
 
 
 class Entry(Struct, frozen=True, kw_only=True):
@@ -16,6 +16,9 @@ class Entry(Struct, frozen=True, kw_only=True):
     a name that a finding lacks shows as `not measured`."""
 
     code: str
+    always: bool = True
+    """Whether every run of its gate yields this code, whatever was measured; one that is then absent counts as not
+    run. False for codes that exist only when something was seen."""
     title: str
     """A few words, for tables."""
     checked: str
@@ -30,6 +33,12 @@ class Entry(Struct, frozen=True, kw_only=True):
     """At least `pass`, `fail` and `inconclusive` where the code can have them; `not_run` has a default."""
     next_step: Mapping[Outcome, str] = {}
     """What a person does next."""
+
+    @property
+    def gate(self) -> Gate:
+        """The gate it belongs to; findings about the run as a whole stand with the environment."""
+        first = self.code.split(".", 1)[0]
+        return Gate.ENVIRONMENT if first == "run" else Gate(first)
 
 
 DEFAULTS = {

@@ -1,0 +1,42 @@
+"""Settling: what happened to the run as a whole can take a finding's certainty away, never give it any.
+
+Measurements in a window with other traffic, or by a client that was itself the bottleneck, prove neither way.
+"""
+
+from collections.abc import Collection, Sequence
+
+from msgspec.structs import replace
+
+from signoff.core.finding import Finding
+from signoff.core.words import Bearing, Gate, Outcome, Severity
+
+MEASURED = (Bearing.FLOOR, Bearing.TARGET, Bearing.CAP, Bearing.HITS)
+SPOILERS = {
+    "run.traffic.exclusive": (Gate.CAPACITY, Gate.PREFIX),
+    "run.client.fit": (Gate.CAPACITY,),
+}
+
+
+def settle(findings: Sequence[Finding], expected: Collection[tuple[Gate, str]]) -> list[Finding]:
+    """The findings as they count: measured ones are inconclusive where the run spoiled them, and every expected code
+    that is absent is there as not run."""
+    outcomes = {finding.code: finding.outcome for finding in findings}
+    spoiled = {
+        gate: code for code, gates in SPOILERS.items() if outcomes.get(code) is Outcome.INCONCLUSIVE for gate in gates
+    }
+    settled = [_spoil(finding, spoiled.get(finding.gate, "")) for finding in findings]
+    absent = sorted((gate, code) for gate, code in expected if code not in outcomes)
+    return settled + [
+        Finding(code=code, gate=gate, outcome=Outcome.NOT_RUN, bearing=Bearing.EVIDENCE, severity=Severity.FAIL)
+        for gate, code in absent
+    ]
+
+
+def _spoil(finding: Finding, by: str) -> Finding:
+    if not by or finding.bearing not in MEASURED or finding.outcome not in (Outcome.PASS, Outcome.FAIL):
+        return finding
+    return replace(
+        finding,
+        outcome=Outcome.INCONCLUSIVE,
+        values=finding.values | {"unsettled_outcome": str(finding.outcome), "unsettled_by": by},
+    )
