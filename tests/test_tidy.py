@@ -18,7 +18,8 @@ MAY_IMPORT = {  # a layer may import itself and what is listed here; nothing els
     "sim": {"errors", "core"},  # the simulated truth shares no formula with the judge
     "run": {"errors", "core", "read", "judge", "collect", "bundle", "report"},
     "web": {"errors", "core", "judge", "report", "bundle", "run"},
-    "cli": {"errors", "core", "read", "judge", "collect", "bundle", "report", "sim", "run", "web"},
+    "cli": {"errors", "core", "read", "judge", "collect", "bundle", "report", "sim", "run", "web", "terminal"},
+    "terminal": {"core"},
     "__main__": {"cli"},
 }
 IMPURE_MODULES = {
