@@ -44,7 +44,8 @@ class Link(Strict, frozen=True, kw_only=True):
     name: str
     """`driver`, `libcuda`, `cuda_runtime`, `cuda_build`, `image`, `vllm_build`, `gpu`, `process`, ..."""
     demand: dict[str, Value]
-    """What is demanded, by rule: `at_least`, `major`, `equals`, `platform`, `one_of`."""
+    """What is demanded, by rule: `at_least`, `major`, `equals`, `platform`, `one_of` (names between bars).
+    In full: `judge.environment.chain`."""
     sources: int = 2
     """How many independent sources must agree."""
     source: str
@@ -60,6 +61,8 @@ class LaunchRule(Strict, frozen=True, kw_only=True):
     flags: dict[str, Value] = {}
     """Option name without dashes to value; `true` for a bare switch."""
     environment: dict[str, str] = {}
+    adjustable: tuple[str, ...] = ()
+    """Flags and variables that the recipe itself leaves to the operator: another value is listed, never held against."""
     source: str = ""
 
 
