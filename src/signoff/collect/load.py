@@ -1,0 +1,170 @@
+"""Load: who is sent when. Exchanges come out as they end; a stop hangs up on what is in flight and still yields it.
+
+closed_loop   so many in flight, the next as soon as one ends
+open_loop     at planned instants, whatever the service does
+send_or_stop  one request that an operator's stop may cut
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+from signoff.collect.client import HANG_UP
+from signoff.core.protocols import Client, Clock
+from signoff.core.record import Exchange, Request
+
+HANG_UP_S = 2.0
+"""A client that does not give its record within this after a hang-up loses it."""
+
+
+async def closed_loop(
+    client: Client,
+    clock: Clock,
+    make: Callable[[int], Request],
+    *,
+    streams: int,
+    stop: asyncio.Event,
+    requests: int | None = None,
+    until_ns: int | None = None,
+    spread_s: float = 0.0,
+) -> AsyncIterator[Exchange]:
+    """Keeps `streams` requests in flight until `requests` were sent, `until_ns` passed, or `stop` is set.
+
+    `make(k)` gives the k-th request, from 0. Lane i starts at i/streams of `spread_s`; its later requests are planned
+    for the instant the one before ended. After `until_ns` nothing is sent and what is in flight ends by itself."""
+    if streams < 1:
+        raise ValueError("a closed loop needs a stream")
+    began, numbers = clock.now_ns(), iter(range(requests)) if requests is not None else _count()
+    done: asyncio.Queue[Exchange | None] = asyncio.Queue()
+
+    async def lane(index: int) -> None:
+        planned = began + int(spread_s * 1e9 * index / streams)
+        if planned > began:
+            await clock.sleep_until(planned)
+        while not stop.is_set() and (until_ns is None or clock.now_ns() < until_ns):
+            number = next(numbers, None)
+            if number is None:
+                return
+            exchange = await client.send(make(number), planned)
+            planned = exchange.record.end_ns
+            done.put_nowait(exchange)
+
+    lanes = min(streams, requests) if requests is not None else streams
+    async for exchange in _gathered([lane(index) for index in range(lanes)], done, stop):
+        yield exchange
+
+
+async def open_loop(
+    client: Client,
+    clock: Clock,
+    make: Callable[[int], Request],
+    *,
+    planned_ns: Sequence[int],
+    stop: asyncio.Event,
+    streams_max: int | None = None,
+) -> AsyncIterator[Exchange]:
+    """Sends request k at `planned_ns[k]` (rising), however many are in flight.
+
+    With `streams_max` a request waits for a free slot; its planned instant stays, so that the wait shows in
+    `ttft_planned_ns` and is not omitted."""
+    done: asyncio.Queue[Exchange | None] = asyncio.Queue()
+    slots = asyncio.Semaphore(streams_max) if streams_max is not None else None
+
+    async def one(number: int, planned: int) -> None:
+        try:
+            done.put_nowait(await client.send(make(number), planned))
+        finally:
+            if slots is not None:
+                slots.release()
+
+    def ended(task: asyncio.Task[None]) -> None:
+        sent.discard(task)
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            faults.append(fault)
+
+    async def pace(sent: set[asyncio.Task[None]]) -> None:
+        for number, planned in enumerate(planned_ns):
+            await clock.sleep_until(planned)
+            if slots is not None:
+                await slots.acquire()
+            if stop.is_set():
+                break
+            task = asyncio.create_task(one(number, planned))
+            sent.add(task)
+            task.add_done_callback(ended)
+        while sent:
+            await asyncio.wait(set(sent))
+        if faults:
+            raise faults[0]
+
+    sent: set[asyncio.Task[None]] = set()
+    faults: list[BaseException] = []
+    async for exchange in _gathered([pace(sent)], done, stop, sent):
+        yield exchange
+
+
+async def send_or_stop(client: Client, request: Request, planned_ns: int, stop: asyncio.Event) -> Exchange | None:
+    """One request; when `stop` is set while it is in flight, its record with state aborted.
+
+    `None` when `stop` was set before, or when the client could not give a record for the hang-up."""
+    if stop.is_set():
+        return None
+    task = asyncio.ensure_future(client.send(request, planned_ns))
+    stopped = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            await _hang_up({task})
+        return task.result() if task.done() and not task.cancelled() else None
+    finally:
+        task.cancel()
+        stopped.cancel()
+
+
+async def _gathered(
+    works: Sequence[Any], done: "asyncio.Queue[Exchange | None]", stop: asyncio.Event, more: set[Any] | None = None
+) -> AsyncIterator[Exchange]:
+    """Runs `works` and yields what they put into `done`. On `stop`, hangs up on them and on `more`, then drains."""
+    tasks = {asyncio.ensure_future(work) for work in works}
+    more = more if more is not None else set()
+
+    async def watch() -> None:
+        stopped = asyncio.ensure_future(stop.wait())
+        every = asyncio.ensure_future(asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION))
+        try:
+            await asyncio.wait({stopped, every}, return_when=asyncio.FIRST_COMPLETED)
+            if late := {task for task in tasks | more if not task.done()}:
+                await _hang_up(late)
+        finally:
+            stopped.cancel()
+            every.cancel()
+            done.put_nowait(None)
+
+    watching = asyncio.ensure_future(watch())
+    try:
+        while (exchange := await done.get()) is not None:
+            yield exchange
+        for task in tasks:
+            if task.done() and not task.cancelled() and (fault := task.exception()) is not None:
+                raise fault
+    finally:
+        watching.cancel()
+        for task in tasks | more:
+            task.cancel()
+
+
+async def _hang_up(tasks: set[Any]) -> None:
+    """Asks every task to hang up and gives it time to hand in its record; who does not is cancelled for good."""
+    for task in tasks:
+        task.cancel(HANG_UP)
+    if tasks:
+        _, late = await asyncio.wait(tasks, timeout=HANG_UP_S)
+        for task in late:
+            task.cancel()
+
+
+def _count() -> Any:
+    number = 0
+    while True:
+        yield number
+        number += 1
