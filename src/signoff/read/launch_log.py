@@ -1,102 +1,113 @@
-"""The launch log of a vLLM server: bytes in, facts out.
+"""The launch log of a vLLM server: bytes in, facts out. Text of other servers, NCCL, the kernel or a proxy is read
+as far as the rule table knows it.
 
 LaunchLog
   identity   version, model, architecture, arguments, engine configuration, layout, ranks
   phases     when loading, profiling, capture and readiness were reached
   capacity   weights, KV memory, KV tokens, concurrency at the full window
   notes      warnings, failures and fallbacks, each with line, class and explanation
+  serving    statistics lines, requests taken in and given up, refused answers
+
+One search over the whole file finds the lines that say something; only those are looked at one by one.
 """
 
-from msgspec import Struct
+import msgspec
+import re2
 
-from signoff.core.words import Cause, Phase
+from signoff.read.launch_log_facts import OTHERS, PHASES, REFUSED, SERVED, Facts
+from signoff.read.launch_log_notes import MARKERS, RULES, Notes, first_failure, weighed
+from signoff.read.launch_log_scan import cleaned, line_of, lines_matching, options, spaced, unwrapped
+from signoff.read.launch_log_types import HttpCount, LaunchLog, LogNote, PhaseMark, Rank, RequestMark, StatsLine
 
+__all__ = [
+    "HttpCount",
+    "LaunchLog",
+    "LogNote",
+    "PhaseMark",
+    "Rank",
+    "RequestMark",
+    "StatsLine",
+    "read_launch_log",
+]
 
-class PhaseMark(Struct, frozen=True, kw_only=True):
-    """The first line that shows a phase was reached."""
-
-    name: str
-    """`start`, `engine_init`, `weights`, `profile`, `kv_cache`, `capture`, `warmup`, `ready`, `stats`, `shutdown`."""
-    line: int
-    stamp: str = ""
-    """`MM-DD HH:MM:SS` as logged, empty when the line has none."""
-
-
-class Rank(Struct, frozen=True, kw_only=True):
-    rank: int
-    world_size: int
-    tp: int | None = None
-    pp: int | None = None
-    dp: int | None = None
-    ep: int | None = None
-    line: int
+_GROUP_NAME = re2.compile(r"[(][?]P<[a-z_]+>")
 
 
-class LogNote(Struct, frozen=True, kw_only=True):
-    """A line that wants an explanation, classified by what it says and by what follows it."""
-
-    line: int
-    text: str
-    """The line, colours and control characters removed, to 500 characters."""
-    process: str
-    """`APIServer`, `EngineCore_DP0`, `Worker_TP3`, empty when the line names none."""
-    level: str
-    """`ERROR`, `WARNING`, `INFO`, empty for text without a level."""
-    kind: str
-    """Name of the rule that matched; `unknown` when none did."""
-    family: str
-    """`failure`, `fallback`, `degradation`, `exposure`, `noise`, `unknown`."""
-    cause: Cause = Cause.NONE
-    phase: Phase = Phase.NA
-    why: str = ""
-    """What it means, in a sentence; empty for unknown lines."""
+def _searchable(pattern: str) -> str:
+    """The pattern for finding lines: without group names, which may repeat, and without an idle tail."""
+    return "(?:" + spaced(_GROUP_NAME.sub("(?:", pattern)).removesuffix("[^\\n]*") + ")"
 
 
-class LaunchLog(Struct, frozen=True, kw_only=True):
-    """What one log file says. `None` and empty mean that the log does not say."""
+_INTERESTING = re2.compile(
+    "|".join(
+        _searchable(pattern)
+        for pattern in (
+            *(pattern for _, pattern in PHASES),
+            SERVED,
+            OTHERS,
+            REFUSED,
+            MARKERS,
+            r'^  File "',
+            *(rule.pattern for rule in RULES if rule.scan),
+        )
+    ).encode(),
+    options(1024),
+)
+_DOCKER_LINE = b'{"log":"'
 
-    lines: int
-    boots: int
-    """How many process starts the file holds; facts are of the last one."""
-    version: str | None = None
-    model: str | None = None
-    architecture: str | None = None
-    arguments: dict[str, str] = {}
-    """`non-default args`, values as logged (Python repr)."""
-    engine_config: dict[str, str] = {}
-    """The `with config:` line, key to value as logged."""
-    ranks: tuple[Rank, ...] = ()
-    tp: int | None = None
-    pp: int | None = None
-    dp: int | None = None
-    nccl: tuple[str, ...] = ()
-    """Distinct NCCL versions that were loaded."""
-    max_model_len: int | None = None
-    max_num_batched_tokens: int | None = None
-    prefix_caching: bool | None = None
-    attention_backend: str | None = None
-    weights_gib: float | None = None
-    weights_s: float | None = None
-    load_s: float | None = None
-    """`Model loading took ... seconds`."""
-    compile_s: float | None = None
-    capture_s: float | None = None
-    engine_init_s: float | None = None
-    kv_gib: float | None = None
-    kv_tokens: int | None = None
-    kv_concurrency: float | None = None
-    """`Maximum concurrency for N tokens per request`."""
-    phases: tuple[PhaseMark, ...] = ()
-    notes: tuple[LogNote, ...] = ()
-    """Every note, in file order; at most 2,000, the rest counted in `notes_dropped`."""
-    notes_dropped: int = 0
-    first_error: LogNote | None = None
-    """The first failure of the last boot, not its envelope."""
-    ready: bool = False
-    truncated: bool = False
-    """The file begins or ends in the middle of a line or boot."""
+
+class _DockerLine(msgspec.Struct):
+    log: str = ""
+
+
+def _unboxed(raw: bytes) -> bytes:
+    """Lines of Docker's json-file driver as the program wrote them; other bytes unchanged."""
+    if not raw.lstrip()[:8].startswith(_DOCKER_LINE):
+        return raw
+    decode = msgspec.json.Decoder(_DockerLine).decode
+    out = []
+    for line in raw.split(b"\n"):
+        try:
+            out.append(decode(line).log.rstrip("\n").replace("\n", " ").encode("utf-8", "replace"))
+        except (msgspec.DecodeError, UnicodeError):
+            out.append(line)
+    return b"\n".join(out)
 
 
 def read_launch_log(raw: bytes) -> LaunchLog:
     """The facts of a launch log; any bytes are accepted, unknown lines with a level become `unknown` notes."""
-    raise NotImplementedError
+    raw = cleaned(_unboxed(raw))
+    count = raw.count(b"\n") + (1 if raw and not raw.endswith(b"\n") else 0)
+    raw, taken = unwrapped(raw)
+    facts, notes = Facts(), Notes()
+    for number, text in lines_matching(raw, taken, _INTERESTING):
+        line = line_of(number, text)
+        facts.take(line)
+        notes.take(line)
+    kept = weighed(notes.kept, facts.marks)
+    marks = tuple(facts.marks[facts.boot_mark :])
+    names = {mark.name for mark in marks}
+    first = first_failure(kept, facts.boot_line)
+    begun = facts.boots == 0 and bool(names & {"engine_init", "weights", "profile", "kv_cache", "capture", "warmup"})
+    hangs = facts.boots > 0 and not names & {"ready", "stats", "shutdown"} and first is None
+    return LaunchLog(
+        lines=count,
+        boots=max(facts.boots, 1 if names else 0),
+        boot_line=facts.boot_line,
+        arguments=facts.arguments,
+        engine_config=facts.config,
+        ranks=tuple(facts.ranks[rank] for rank in sorted(facts.ranks)),
+        **facts.sizes(),
+        nccl=tuple(facts.nccl),
+        phases=marks,
+        notes=tuple(kept),
+        notes_dropped=notes.dropped,
+        first_error=first,
+        stats=tuple(facts.stats),
+        requests=tuple(facts.requests),
+        http=facts.answers(),
+        answers_ok=raw.count(b'" 200'),
+        ready=bool(names & {"ready", "stats"}),
+        truncated=begun or hangs or notes.open_traceback,
+        **facts.scalars,  # type: ignore[arg-type]
+    )

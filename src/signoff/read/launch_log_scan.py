@@ -1,0 +1,165 @@
+"""From bytes to the few lines of a launch log that say something: cleaned, numbered, with their prefix read."""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+import re2
+from msgspec import Struct
+
+LINE_CHARS_MAX = 4000
+_WRAP_SAMPLE_LINES, _WRAP_WIDTH_MIN, _WRAP_WIDTH_MAX, _WRAP_BYTES_MAX = 4000, 60, 500, 8 << 20
+
+
+def options(mebibytes: int = 256) -> re2.Options:
+    """Latin-1 so that any bytes match, and room for the automaton of many patterns."""
+    made = re2.Options()
+    made.max_mem = mebibytes << 20
+    made.encoding = re2.Options.Encoding.LATIN1
+    made.log_errors = False
+    return made
+
+
+def spaced(pattern: str) -> str:
+    """The pattern with every blank outside a class standing for any white space, line ends too."""
+    out, in_class, i = [], False, 0
+    while i < len(pattern):
+        c = pattern[i]
+        if c == "\\":
+            out.append(pattern[i : i + 2])
+            i += 2
+            continue
+        if c == "[" and not in_class:
+            in_class = True
+        elif c == "]" and in_class:
+            in_class = False
+        if c == " " and not in_class:
+            quantifier = pattern[i + 1 : i + 2]
+            optional = quantifier in ("?", "*")
+            out.append(r"\s*" if optional else r"\s+")
+            i += 2 if quantifier in ("?", "*", "+") else 1
+            continue
+        out.append(c)
+        i += 1
+    return "".join(out)
+
+
+class Line(Struct, frozen=True):
+    """One line of interest. `message` is what stands after the prefix; `raw` is without prefix removal."""
+
+    number: int
+    text: str
+    message: str
+    process: str
+    level: str
+    stamp: str
+
+
+_ESCAPE = re2.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\n]*\x07|\x1b[()][A-Za-z0-9]|\[[0-9;]{1,8}m", options())
+_PREFIX = re2.compile(
+    r"(?:\((?P<process>[A-Za-z][\w.-]*)[^()\n]{0,60}\bpid=\d+[^()\n]{0,60}\)\s*)?"
+    r"\b(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL)\s+"
+    r"(?:(?P<stamp>\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d+)?\s*)?(?:\[[^\]\s]{1,120}\]|[\w./-]{1,120}:\d+\])"
+)
+_PROCESS = re2.compile(
+    r"\((?P<process>[A-Za-z][\w.-]*)[^()\n]{0,60}\bpid=\d+[^()\n]{0,60}\)\s*(?:\(\w[^()]*pid=\d+\)\s*)?"
+)
+_OTHER_LEVEL = re2.compile(
+    r"\b(?P<level>WARNING|ERROR|CRITICAL|FATAL|WARN|INFO|DEBUG)\b[:\]\s]|\[(?P<glog>[EWF])\d{3,4} |"
+    r"\[(?P<nginx>error|warn|crit|alert|emerg)\]"
+)
+_STAMP = re2.compile(r"\b(?:\d{4}[-/])?(?P<stamp>\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d)")
+_NEW_LINE = re2.compile(
+    rb"^(?:\(|\[|INFO|WARN|ERROR|DEBUG|CRITICAL|\d{4}[-/]\d\d|Traceback|\s|Loading |Capturing |"
+    rb"[\w.]+(?:Error|Exception):|[\w.-]+:\d+:\d+ \[)",
+    options(),
+)
+_GLOG = {"E": "ERROR", "W": "WARNING", "F": "FATAL"}
+_NGINX = {"error": "ERROR", "warn": "WARNING", "crit": "CRITICAL", "alert": "CRITICAL", "emerg": "CRITICAL"}
+
+
+def cleaned(raw: bytes) -> bytes:
+    """Without colour codes and NULs, with UTF-16 turned to UTF-8."""
+    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raw = raw.decode("utf-16", "replace").encode("utf-8", "replace")
+    if b"\x1b" in raw or b"[0m" in raw:
+        raw = _ESCAPE.sub(b"", raw)
+    return raw.replace(b"\x00", b"") if b"\x00" in raw else raw
+
+
+def unwrapped(raw: bytes) -> tuple[bytes, list[int]]:
+    """Lines joined that a terminal cut at its width. Also the places, in the new bytes, where a line end was taken
+    out, so that line numbers stay those of the file. Logs that are not cut come back as they are."""
+    if len(raw) > _WRAP_BYTES_MAX:
+        return raw, []
+    sample = raw.split(b"\n", _WRAP_SAMPLE_LINES)[:_WRAP_SAMPLE_LINES]
+    width = max((len(line) for line in sample), default=0)
+    full = [i for i, line in enumerate(sample[:-1]) if len(line) == width]
+    if not _WRAP_WIDTH_MIN <= width <= _WRAP_WIDTH_MAX or len(full) < 3:
+        return raw, []
+    goes_on = sum(1 for i in full if sample[i + 1] and not _NEW_LINE.match(sample[i + 1]))
+    if goes_on * 2 < len(full) or goes_on < 3:
+        return raw, []
+    lines, out, taken, size = raw.split(b"\n"), [], [], 0
+    for i, line in enumerate(lines):
+        out.append(line)
+        size += len(line)
+        if i + 1 == len(lines):
+            break
+        if len(line) == width and lines[i + 1] and not _NEW_LINE.match(lines[i + 1]):
+            taken.append(size)
+        else:
+            out.append(b"\n")
+            size += 1
+    return b"".join(out), taken
+
+
+def lines_matching(raw: bytes, taken: list[int], pattern: re2._Regexp) -> Iterator[tuple[int, str]]:
+    """Number and text of each line in which the pattern begins; text goes to the end of the match's last line."""
+    position, counted, number, size = 0, 0, 1, len(raw)
+    search = pattern.search
+    while position < size:
+        found = search(raw, position)
+        if found is None:
+            return
+        start, end = found.span()
+        left = raw.rfind(b"\n", 0, start) + 1
+        right = raw.find(b"\n", max(end, start))
+        right = size if right < 0 else right
+        number += raw.count(b"\n", counted, left)
+        counted = left
+        shift = bisect_right(taken, left) if taken else 0
+        if right - left > LINE_CHARS_MAX:  # a line of a megabyte: what stands around the match is enough
+            left, right_cut = max(left, start - LINE_CHARS_MAX // 2), min(right, start + LINE_CHARS_MAX // 2)
+        else:
+            right_cut = right
+        yield number + shift, text_of(raw[left:right_cut], start - left)
+        position = right + 1
+
+
+def text_of(raw: bytes, at: int) -> str:
+    """Text of a line; of one with carriage returns (progress bars) the part where the match stands."""
+    if b"\r" in raw:
+        left = raw.rfind(b"\r", 0, at) + 1
+        right = raw.find(b"\r", at)
+        raw = raw[left : right if right >= 0 else len(raw)]
+    return raw.decode("utf-8", "replace").replace("\n", " ")
+
+
+def line_of(number: int, text: str) -> Line:
+    """The prefix read: process, level, stamp. The innermost process counts when a launcher printed its own too."""
+    found = _PREFIX.search(text)
+    if found is not None:
+        process = found["process"] or ""
+        return Line(number, text, text[found.end() :].removeprefix(" "), process, found["level"], found["stamp"] or "")
+    process, rest = "", text
+    found = _PROCESS.search(text)
+    if found is not None:
+        process, rest = found["process"], text[found.end() :]
+    level = ""
+    found = _OTHER_LEVEL.search(rest[:200])
+    if found is not None:
+        level = found["level"] or _GLOG.get(found["glog"] or "") or _NGINX.get(found["nginx"] or "", "")
+        level = "WARNING" if level == "WARN" else level
+    found = _STAMP.search(text[:200])
+    stamp = found["stamp"].replace("/", "-").replace("T", " ") if found is not None else ""
+    return Line(number, text, rest, process, level, stamp)
