@@ -62,7 +62,7 @@ class LaunchRule(Strict, frozen=True, kw_only=True):
     """Option name without dashes to value; `true` for a bare switch."""
     environment: dict[str, str] = {}
     adjustable: tuple[str, ...] = ()
-    """Flags and variables that the recipe itself leaves to the operator: another value is listed, never held against."""
+    """Flags and variables that the recipe itself leaves to the operator: another value is listed, nothing more."""
     source: str = ""
 
 

@@ -70,6 +70,9 @@ def _driver(folder: Path, host: Host) -> None:
         )
         _text(folder, "proc/driver/nvidia/version", text)
         _text(folder, "sys/module/nvidia/version", host.driver_loaded + "\n")
+        for gpu in host.gpus:
+            told = f"Model: \t\t {gpu.name}\nIRQ:   \t\t {200 + gpu.index}\nGPU UUID: \t {gpu.uuid}\n"
+            _text(folder, f"proc/driver/nvidia/gpus/{gpu.bus[4:].lower()}/information", told)
     if host.driver_on_disk:
         license_ = "Dual MIT/GPL" if host.driver_open else "NVIDIA"
         answers = {"-F version nvidia": host.driver_on_disk + "\n", "-F license nvidia": license_ + "\n"}
@@ -85,7 +88,8 @@ def _driver(folder: Path, host: Host) -> None:
 
 
 def _system(folder: Path, host: Host, boot_s: int) -> None:
-    cpus = "".join(f"processor\t: {i}\nvendor_id\t: GenuineIntel\nmodel name\t: {host.cpu}\n\n" for i in range(4))
+    kind = f"vendor_id\t: GenuineIntel\nmodel name\t: {host.cpu}\nflags\t\t: fpu avx2 avx512f amx_bf16\n\n"
+    cpus = "".join(f"processor\t: {i}\n{kind}" for i in range(4))
     files = {
         "proc/sys/kernel/random/boot_id": host.boot_id + "\n",
         "proc/sys/kernel/hostname": host.name + "\n",
