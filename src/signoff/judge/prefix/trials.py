@@ -1,0 +1,287 @@
+"""Trials: every request of the gate with what was to be expected of it and what each witness said.
+
+View
+  trials    one a request, in order of sending, warm-up and ladder left out
+  config    resolved cache configuration, from the server's own scrape
+  unit      alignment unit and its source
+  rule      the cache model that expectations come from
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from signoff.core.dossier import Dossier
+from signoff.core.evidence import Evidence
+from signoff.core.record import Record
+from signoff.core.words import State
+from signoff.judge.prefix.expected import CacheModel, Expected, Ids, Rule, shared_tokens
+from signoff.judge.prefix.next_step import Pair, Unit, retention_of, unit_of
+from signoff.read.prefix_cache import CacheConfig, CacheCounters, cache_config, cache_counters
+from signoff.read.scrape import read_scrape
+from signoff.read.token_list import unpack
+
+STAGE = "prefix.rounds"
+MEASURED_ARMS = ("cold", "warm", "replay", "control")
+CHANNELS = ("cached_tokens", "hits", "local_cache_hit", "prompt_cached")
+"""Witnesses of one request's hits: the answer's usage, and three counters of the server."""
+
+
+class Moved(Struct, frozen=True, kw_only=True):
+    """By how much the counters moved around one request, summed over servers; `None`: not offered."""
+
+    queries: float | None = None
+    hits: float | None = None
+    local_cache_hit: float | None = None
+    prompt_cached: float | None = None
+    prompt_tokens: float | None = None
+    requests_finished: float | None = None
+    prefill_s: float | None = None
+    queue_s: float | None = None
+    preemptions: float | None = None
+    busy_before: float = 0.0
+    busy_after: float = 0.0
+    restarted: bool = False
+
+
+class Trial(Struct, frozen=True, kw_only=True):
+    """One request. Token counts are tokens."""
+
+    record: Record
+    arm: str
+    round: int
+    control: str = ""
+    ids: Ids | None
+    shared_cold: int | None
+    """Longest common token prefix with the cold prompt of its round, whatever its key."""
+    expected: Expected | None
+    moved: Moved | None
+    """`None`: no scrape on both sides."""
+    disturbed: str
+    """Why its counters are not its own: `other_traffic`, `restart`, `not_scraped`; empty when they are."""
+
+    @property
+    def ok(self) -> bool:
+        return self.record.state is State.OK
+
+    @property
+    def witnesses(self) -> dict[str, int]:
+        """What each channel that speaks says of the hits; counters only in an undisturbed window."""
+        said: dict[str, int] = {}
+        if self.record.cached_tokens is not None:
+            said["cached_tokens"] = self.record.cached_tokens
+        if self.moved is not None and not self.disturbed:
+            for name in CHANNELS[1:]:
+                value = getattr(self.moved, name)
+                if value is not None:
+                    said[name] = round(value)
+        return said
+
+    @property
+    def hit(self) -> int | None:
+        """What two channels or more agree on; `None` when no two do, or when two camps of two disagree."""
+        return agreed(self.witnesses)
+
+    @property
+    def ttft_ms(self) -> float | None:
+        return None if self.record.ttft_ns is None else self.record.ttft_ns / 1e6
+
+    @property
+    def name(self) -> str:
+        """`cold`, `warm_1`, `replay`, `control_head`."""
+        extra = self.record.labels.get("warm_index", "") or self.control
+        return f"{self.arm}_{extra}" if extra else self.arm
+
+
+def agreed(said: Mapping[str, int]) -> int | None:
+    """The value that most channels hold, at least two and more than any other value has."""
+    votes: dict[int, int] = {}
+    for value in said.values():
+        votes[value] = votes.get(value, 0) + 1
+    ranked = sorted(votes.items(), key=lambda vote: -vote[1])
+    if not ranked or ranked[0][1] < 2 or (len(ranked) > 1 and ranked[1][1] == ranked[0][1]):
+        return None
+    return ranked[0][0]
+
+
+class View(Struct, frozen=True, kw_only=True):
+    dossier: Dossier
+    trials: tuple[Trial, ...]
+    config: CacheConfig | None
+    unit: Unit
+    rule: Rule | None
+    """`None` while the unit is not known."""
+    scrapes: tuple[Evidence, ...]
+    tokens: tuple[Evidence, ...]
+    stopped: str
+    offered: frozenset[str]
+    """Counter series that the server ever showed."""
+
+    def of(self, *arms: str) -> list[Trial]:
+        return [t for t in self.trials if t.arm in arms]
+
+    def cite(self, trials: Sequence[Trial], most: int = 12) -> tuple[str, ...]:
+        """Citations of the records and scrapes behind `trials`."""
+        return tuple(f"record:{t.record.id}" for t in trials[:most])
+
+
+def read_view(dossier: Dossier) -> View:
+    """Everything the checks of this gate look at."""
+    scrapes = [e for e in dossier.of_kind("scrape") if e.stage == STAGE]
+    tokens = [e for e in dossier.of_kind("tokenize") if e.stage == STAGE]
+    series = {e.digest: _series(dossier, e) for e in scrapes if e.digest}
+    config = next((c for c in (cache_config(s) for s in series.values()) if c is not None), None)
+    moves = _moves(scrapes, series)
+    records = dossier.of_stage(STAGE)
+    unit = unit_of(config, dossier.profile, _pairs(records, moves))
+    rule = None
+    counters = [cache_counters(s) for s in series.values()]
+    if unit.tokens is not None:
+        rule = Rule(
+            unit=unit.tokens,
+            retention=retention_of(config, dossier.profile),
+            may_drop_unit=any(c.drafting for c in counters),
+        )
+    finished = dossier.finished(STAGE)
+    return View(
+        dossier=dossier,
+        trials=_trials(records, rule, _token_ids(dossier, tokens), moves),
+        config=config,
+        unit=unit,
+        rule=rule,
+        scrapes=tuple(scrapes),
+        tokens=tuple(tokens),
+        stopped=finished.stopped if finished is not None else "unfinished",
+        offered=frozenset(
+            name for c in counters for name in CacheCounters.__struct_fields__ if getattr(c, name) is not None
+        ),
+    )
+
+
+def _series(dossier: Dossier, card: Evidence) -> Mapping[str, float]:
+    try:
+        return read_scrape(dossier.blob(card.digest)).series
+    except KeyError:
+        return {}
+
+
+def _token_ids(dossier: Dossier, cards: Sequence[Evidence]) -> dict[str, Ids]:
+    """Token ids by record."""
+    raws: dict[str, bytes] = {}
+    for card in cards:
+        record = card.conditions.get("record")
+        if card.digest and isinstance(record, str):
+            try:
+                raws[record] = dossier.blob(card.digest)
+            except KeyError:
+                continue
+    found = {record: unpack(raw, raws.get) for record, raw in raws.items()}
+    return {record: np.asarray(ids, dtype=np.int64) for record, ids in found.items() if ids is not None}
+
+
+def _moves(scrapes: Sequence[Evidence], series: Mapping[str, Mapping[str, float]]) -> dict[str, Moved]:
+    """Counter movements by record, over the servers that were scraped on both sides of it."""
+    sides: dict[tuple[str, str], dict[str, CacheCounters]] = {}
+    missing: set[str] = set()
+    for card in scrapes:
+        record, when = card.conditions.get("record"), card.conditions.get("when")
+        if not isinstance(record, str) or not isinstance(when, str):
+            continue
+        if card.missing or card.digest not in series:
+            missing.add(record)
+            continue
+        sides.setdefault((record, when), {})[card.where] = cache_counters(series[card.digest])
+    moves: dict[str, Moved] = {}
+    for record in sorted({r for r, _ in sides} - missing):
+        before, after = sides.get((record, "before"), {}), sides.get((record, "after"), {})
+        if before and set(before) == set(after):
+            moves[record] = _moved([(before[url], after[url]) for url in sorted(before)])
+    return moves
+
+
+def _moved(pairs: Sequence[tuple[CacheCounters, CacheCounters]]) -> Moved:
+    fields = ("queries", "hits", "local_cache_hit", "prompt_cached", "prompt_tokens", "requests_finished")
+    steps = {
+        name: _step([(getattr(b, name), getattr(a, name)) for b, a in pairs])
+        for name in (*fields, "prefill_s", "queue_s", "preemptions")
+    }
+    restarted = any(value is not None and value < 0 for value in steps.values()) or any(
+        b.started_s is not None and a.started_s is not None and b.started_s != a.started_s for b, a in pairs
+    )
+    return Moved(
+        **steps,
+        busy_before=sum((b.running or 0.0) + (b.waiting or 0.0) for b, _ in pairs),
+        busy_after=sum((a.running or 0.0) + (a.waiting or 0.0) for _, a in pairs),
+        restarted=restarted,
+    )
+
+
+def _step(pairs: Sequence[tuple[float | None, float | None]]) -> float | None:
+    """The sum of differences; a series that appears only afterwards began at 0 (lazy series)."""
+    known = [after - (before or 0.0) for before, after in pairs if after is not None]
+    return sum(known) if known else None
+
+
+def _pairs(records: Sequence[Record], moves: Mapping[str, Moved]) -> list[Pair]:
+    """Prompt and hit tokens of the ladder's replays."""
+    pairs: list[Pair] = []
+    for record in records:
+        if record.labels.get("arm") != "ladder" or record.labels.get("turn") != "again":
+            continue
+        hit: float | None = record.cached_tokens
+        if hit is None and record.id in moves:
+            hit = moves[record.id].hits
+        if record.state is State.OK and record.prompt_tokens is not None and hit is not None:
+            pairs.append((record.prompt_tokens, round(hit)))
+    return pairs
+
+
+def _trials(
+    records: Sequence[Record], rule: Rule | None, ids: Mapping[str, Ids], moves: Mapping[str, Moved]
+) -> tuple[Trial, ...]:
+    """Trials in order of sending; the model is told of each prompt after it was asked about it."""
+    model = CacheModel(rule) if rule is not None else None
+    cold: dict[str, Ids] = {}
+    trials = []
+    for record in sorted(records, key=lambda r: r.sent_ns):
+        labels, prompt = record.labels, ids.get(record.id)
+        arm, number = labels.get("arm", ""), labels.get("round", "")
+        if arm not in MEASURED_ARMS or not number.isdigit():
+            continue
+        if prompt is not None and arm == "cold":
+            cold[number] = prompt
+        key = f"{labels.get('rank', '')}|{record.id if labels.get('control') == 'salt' else ''}"
+        trials.append(
+            Trial(
+                record=record,
+                arm=arm,
+                round=int(number),
+                control=labels.get("control", ""),
+                ids=prompt,
+                shared_cold=shared_tokens(prompt, cold[number]) if prompt is not None and number in cold else None,
+                expected=model.expect(prompt, key) if model is not None and prompt is not None else None,
+                moved=moves.get(record.id),
+                disturbed=_disturbed(record, moves.get(record.id)),
+            )
+        )
+        if model is not None and prompt is not None:
+            model.send(prompt, key, record.state is State.OK)
+    return tuple(trials)
+
+
+def _disturbed(record: Record, moved: Moved | None) -> str:
+    """Whether the counters around a request moved by that request alone."""
+    if moved is None:
+        return "not_scraped"
+    if moved.restarted:
+        return "restart"
+    if moved.busy_before > 0 or moved.busy_after > 0:
+        return "other_traffic"
+    if moved.requests_finished is not None and moved.requests_finished > 1:
+        return "other_traffic"
+    tokens = record.prompt_tokens
+    for counted in (moved.prompt_tokens, moved.queries):
+        if tokens is not None and counted is not None and counted > tokens:
+            return "other_traffic"
+    return ""

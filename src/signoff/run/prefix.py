@@ -1,0 +1,265 @@
+"""The loop of the prefix gate: preconditions, then rounds of arms, one request at a time on an idle server."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from signoff.collect.control import Control
+from signoff.collect.prefix.arms import (
+    OUTPUT_TOKENS,
+    OUTPUT_TOKENS_THINKING,
+    Arm,
+    Round,
+    body_of,
+    ladder_messages,
+    round_arms,
+    warmup_messages,
+)
+from signoff.collect.prefix.window import Scraped, Sent, Window
+from signoff.collect.tokenize import fit, token_ids
+from signoff.core.events import Event, EvidenceTaken, Progress, RecordTaken, StageFinished, StageStarted
+from signoff.core.evidence import Evidence, Value
+from signoff.core.record import Request
+from signoff.core.words import Gate, State
+from signoff.judge.prefix.next_step import Pair, next_length, prompt_tokens, unit_of
+from signoff.read.prefix_cache import CacheConfig, cache_config, cache_counters
+from signoff.read.token_list import pack
+from signoff.run.session import Events, Session
+
+STAGE = "prefix.rounds"
+IDLE_WAIT_S, IDLE_LOOK_S = 10.0, 0.2
+FAILURES_MAX = 6
+"""Requests in a row that may fail before the service counts as lost."""
+ARMS = 8
+
+
+async def run_prefix(session: Session) -> Events:
+    """Every event of the gate. Stops within a request's cancellation when the session's `stop` is set."""
+    rounds = session.plan.prefix.rounds or session.profile.floors.prefix_rounds
+    started = StageStarted(
+        stage=STAGE,
+        gate=Gate.PREFIX,
+        at_ns=session.clock.now_ns(),
+        conditions={"rounds": rounds, "asked_prompt_tokens": session.plan.prefix.prompt_tokens},
+        planned_requests=1 + rounds * ARMS,
+    )
+    session.store.note(started)
+    yield started
+    async with Control(session.plan.service) as control:
+        loop = _Loop(session, control, rounds)
+        async for event in loop.events():
+            yield event
+    finished = StageFinished(
+        stage=STAGE, gate=Gate.PREFIX, at_ns=session.clock.now_ns(), stopped=loop.stopped, conditions=loop.found
+    )
+    session.store.note(finished)
+    yield finished
+
+
+class _Loop:
+    """One pass of the gate. `stopped` and `found` are whole once `events` ended."""
+
+    def __init__(self, session: Session, control: Control, rounds: int) -> None:
+        self.session, self.control, self.rounds = session, control, rounds
+        self.window = Window(
+            control=control,
+            client=session.client,
+            store=session.store,
+            clock=session.clock,
+            urls=session.plan.metrics_urls(),
+            stage=STAGE,
+            stop=session.stop,
+        )
+        self.stopped = ""
+        self.found: dict[str, Value] = {}
+        self.output_tokens = OUTPUT_TOKENS_THINKING if session.profile.reasoning_parser else OUTPUT_TOKENS
+        self._count = self._failed = 0
+        self._sent: Sent | None = None
+
+    async def events(self) -> AsyncIterator[Event]:
+        if not await self._idle():
+            self.stopped = self._why("not_idle")
+            return
+        async for event in self._send(self._request(_warmup(self.session.run_id), {"arm": "warmup"})):
+            yield event
+        look = await self.window.scrape({"when": "first"}, whole=True)
+        for card in look.cards:
+            yield EvidenceTaken(evidence=card)
+        config = _config(look)
+        pairs: list[Pair] = []
+        async for event in self._ladder(config, pairs):
+            yield event
+        unit = unit_of(config, self.session.profile, pairs)
+        self.found |= {"unit_tokens": unit.tokens, "unit_source": unit.source}
+        if unit.tokens is None:
+            self.stopped = self.stopped or self._why("unit_unknown")
+            return
+        off = config is not None and config.enabled is False
+        async for event in self._all_rounds(unit.tokens, config, 1 if off else self.rounds):
+            yield event
+        if off:
+            self.stopped = self.stopped or "caching_off"
+        for card in (await self.window.scrape({"when": "last"}, whole=True)).cards:
+            yield EvidenceTaken(evidence=card)
+
+    def _why(self, otherwise: str) -> str:
+        return "interrupted" if self.session.stop.is_set() else otherwise
+
+    async def _idle(self) -> bool:
+        """Wait until nothing runs or waits; servers that do not say count as idle, the windows will show."""
+        clock = self.session.clock
+        until_ns = clock.now_ns() + int(IDLE_WAIT_S * 1e9)
+        while not self.session.stop.is_set():
+            if not (await self.window.busy() or 0.0):
+                return True
+            if clock.now_ns() >= until_ns or not self.session.plan.service.exclusive:
+                return not self.session.plan.service.exclusive
+            await clock.sleep_until(clock.now_ns() + int(IDLE_LOOK_S * 1e9))
+        return False
+
+    def _request(self, arm: Arm, labels: Mapping[str, str], rank: str = "") -> Request:
+        self._count += 1
+        return Request(
+            id=f"prefix-{self.session.run_id}-{self._count}",
+            gate=Gate.PREFIX,
+            stage=STAGE,
+            body=body_of(arm, self.session.model, self.output_tokens),
+            labels={**labels, **arm.labels, **({"rank": rank} if rank else {})},
+            keep=True,
+            headers={"X-data-parallel-rank": rank} if rank else {},
+        )
+
+    async def _send(self, request: Request) -> AsyncIterator[Event]:
+        sent = await self.window.send(request)
+        self._sent = sent
+        self._failed = 0 if sent.record.state is State.OK else self._failed + 1
+        for card in sent.before.cards:
+            yield EvidenceTaken(evidence=card)
+        yield RecordTaken(exchange=sent.exchange)
+        for card in sent.after.cards:
+            yield EvidenceTaken(evidence=card)
+        if self.session.stop.is_set():
+            self.stopped = "interrupted"
+        elif self._failed >= FAILURES_MAX:
+            self.stopped = "service_lost"
+
+    async def _ladder(self, config: CacheConfig | None, pairs: list[Pair]) -> AsyncIterator[Event]:
+        """Replays of growing length while the unit is not known."""
+        while not self.stopped and unit_of(config, self.session.profile, pairs).tokens is None:
+            length = next_length(pairs, self.session.max_model_len)
+            if length is None:
+                return
+            number = len(pairs)
+            messages, _ = await fit(
+                self.control,
+                self.session.model,
+                lambda words, number=number: list(ladder_messages(self.session.run_id, words, number)),  # type: ignore[misc]
+                length,
+            )
+            arm = Arm(name="ladder", messages=tuple(messages))
+            for turn in ("first", "again"):
+                async for event in self._send(self._request(arm, {"arm": "ladder", "turn": turn})):
+                    yield event
+                if self.stopped:
+                    return
+            pair = pair_of(self._sent) if self._sent else None
+            if pair is None:
+                return
+            pairs.append(pair)
+
+    async def _all_rounds(self, unit: int, config: CacheConfig | None, rounds: int) -> AsyncIterator[Event]:
+        run_id, model = self.session.run_id, self.session.model
+        length = prompt_tokens(
+            unit, self.session.plan.prefix.prompt_tokens, self.session.max_model_len, self.output_tokens
+        )
+        built: list[tuple[int, list[dict[str, Any]]]] = []
+
+        def first_cold(words: int) -> list[dict[str, Any]]:
+            messages = list(round_arms(Round(run_id=run_id, number=0, words=words))[0].messages)
+            built.append((words, messages))
+            return messages
+
+        best, count = await fit(self.control, model, first_cold, length)
+        words = next(size for size, messages in built if messages is best)
+        self.found |= {"prompt_tokens": length, "first_prompt_tokens": count, "filler_words": words}
+        engines = config.engines if config is not None else ()
+        done = 0
+        for number in range(rounds):
+            rank = str(number % len(engines)) if len(engines) > 1 else ""
+            arms = round_arms(Round(run_id=run_id, number=number, words=words))
+            requests = [self._request(arm, {"arm": arm.name, "round": str(number + 1)}, rank) for arm in arms]
+            for card in await self._token_cards(arms, requests):
+                yield EvidenceTaken(evidence=card)
+            for request in requests:
+                if self.session.stop.is_set():
+                    self.stopped = "interrupted"
+                if self.stopped:
+                    return
+                async for event in self._send(request):
+                    yield event
+                done += 1
+                yield Progress(stage=STAGE, done=done, planned=rounds * ARMS)
+
+    async def _token_cards(self, arms: list[Arm], requests: list[Request]) -> list[Evidence]:
+        """The token ids of every prompt of a round, asked before its first request; later ones as a difference."""
+        cards: list[Evidence] = []
+        base_id, base_ids = "", ()  # type: str, tuple[int, ...]
+        store, where = self.session.store, self.session.plan.service.base_url
+        for arm, request in zip(arms, requests, strict=True):
+            if self.session.stop.is_set():
+                break
+            ids = await token_ids(self.control, self.session.model, list(arm.messages), list(arm.tools) or None)
+            about: dict[str, Value] = {"record": request.id, **request.labels}
+            taken_ns = self.session.clock.now_ns()
+            if ids is None:
+                cards.append(
+                    store.miss(
+                        "the server gave no token ids",
+                        kind="tokenize",
+                        source="POST /tokenize",
+                        where=where,
+                        taken_ns=taken_ns,
+                        stage=STAGE,
+                        conditions=about,
+                    )
+                )
+                continue
+            if not base_id:
+                base_id, base_ids, raw = request.id, ids, pack(ids)
+            else:
+                raw = pack(ids, base_id, base_ids)
+            cards.append(
+                store.keep(
+                    raw,
+                    kind="tokenize",
+                    source="POST /tokenize",
+                    where=where,
+                    taken_ns=taken_ns,
+                    stage=STAGE,
+                    conditions={**about, "tokens": len(ids)},
+                    media_type="application/json",
+                )
+            )
+        return cards
+
+
+def pair_of(sent: Sent) -> Pair | None:
+    """Prompt and hit tokens of a replay; `None` when the server tells neither way."""
+    if sent.record.prompt_tokens is None:
+        return None
+    if sent.record.cached_tokens is not None:
+        return sent.record.prompt_tokens, sent.record.cached_tokens
+    before, after = (
+        [cache_counters(series).hits for series in look.series.values()] for look in (sent.before, sent.after)
+    )
+    if not after or any(hits is None for hits in after):
+        return None
+    return sent.record.prompt_tokens, int(sum(h or 0.0 for h in after) - sum(h or 0.0 for h in before))
+
+
+def _config(look: Scraped) -> CacheConfig | None:
+    """The first configuration that a server tells."""
+    return next((c for c in (cache_config(series) for series in look.series.values()) if c is not None), None)
+
+
+def _warmup(run_id: str) -> Arm:
+    return Arm(name="warmup", messages=warmup_messages(run_id, 40))
