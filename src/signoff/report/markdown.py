@@ -33,7 +33,9 @@ def markdown(view: View) -> str:
                 lines.append(f"   - {word['label.next_step']}: {safe(reason.next_step)}")
     if view.conditions:
         lines += ["", f"## {word['section.conditions']}", ""]
-        lines += ["- " + "; ".join(f"{safe(r.label)} {safe(r.text)}" for r in rows) for rows in view.conditions]
+        lines += [
+            f"- {safe(r.label)}: {safe(r.text)}" + (f" ({safe(r.note)})" if r.note else "") for r in view.conditions
+        ]
     if view.would_change:
         lines += ["", f"## {word['section.would_change']}", "", *(f"- {safe(text)}" for text in view.would_change)]
     for gate in view.gates:

@@ -21,6 +21,10 @@ _PLAIN_UNITS = {
 }  # fmt: skip
 _SHARES = {"share", "ratio", "usage", "fraction", "rate"}
 _BYTES = {"bytes": 0, "kib": 1, "mib": 2, "gib": 3, "tib": 4}
+_ACRONYMS = {
+    part: part.upper() for part in ("ttft", "itl", "kv", "gpu", "cpu", "cuda", "nccl", "url", "id", "http", "tp")
+}
+_ACRONYMS |= {"e2e": "end to end", "gpus": "GPUs", "xid": "Xid", "vllm": "vLLM"}
 _SCALES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -44,7 +48,7 @@ def label_of(name: str) -> str:
     parts = name.split("_")
     if unit in {"ms", "s", "ns", "us", "percent", *_BYTES} and unit in parts and len(parts) > 1:
         parts.remove(unit)
-    return " ".join(parts)
+    return " ".join(_ACRONYMS.get(part, part) for part in parts)
 
 
 def quantity(name: str, value: Value) -> str:

@@ -110,7 +110,7 @@ def _subjects(code: str, group: Sequence[FindingView]) -> Table:
 
 def _measured(name: str, finding: Finding) -> Cell:
     value, limit = finding.values.get(name), finding.limit.get(name)
-    note = f"≤ {quantity(name, limit)}" if isinstance(limit, int | float) and not isinstance(limit, bool) else ""
+    note = f"/ {quantity(name, limit)}" if limit is not None else ""
     numeric = isinstance(value, int | float) and not isinstance(value, bool)
     return Cell(
         text=with_interval(name, finding.values), note=note, number=numeric, tone="" if value is not None else "missing"

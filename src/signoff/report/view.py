@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from signoff.core.dossier import Dossier
+from signoff.core.evidence import Value
 from signoff.core.finding import Finding
 from signoff.core.verdict import EXIT_CODES, Reason, Verdict
 from signoff.core.words import Gate, Outcome, VerdictName
@@ -49,6 +50,8 @@ class View(Struct, frozen=True, kw_only=True):
     first_reason: str
     first_code: str
     next_step: str
+    subject_line: str
+    """The established facts of the subject in one line."""
     subject: tuple[Row, ...]
     accepted: tuple[Row, ...]
     reasons: tuple[ReasonView, ...]
@@ -57,7 +60,7 @@ class View(Struct, frozen=True, kw_only=True):
     """Findings about the run as a whole."""
     timeline: Timeline
     checklist: Table
-    conditions: tuple[tuple[Row, ...], ...]
+    conditions: tuple[Row, ...]
     would_change: tuple[str, ...]
     evidence: Table
     missing: Table
@@ -95,6 +98,7 @@ def view(dossier: Dossier, judgement: Judgement, lang: str = "en") -> View:
         first_reason=told.first_reason,
         first_code=told.first_code,
         next_step=told.next_step,
+        subject_line=" · ".join(text for text in _established(verdict) if text) or word["value.unknown"],
         subject=_subject(dossier, verdict, word),
         accepted=_accepted(verdict, word),
         reasons=tuple(_reason(reason, flat, word) for reason in verdict.reasons),
@@ -102,7 +106,7 @@ def view(dossier: Dossier, judgement: Judgement, lang: str = "en") -> View:
         run=run,
         timeline=timeline(dossier),
         checklist=_checklist(verdict, word),
-        conditions=tuple(_condition(condition) for condition in verdict.conditions),
+        conditions=tuple(_condition(condition, word) for condition in verdict.conditions),
         would_change=verdict.would_change,
         evidence=evidence_view.observed(dossier, word),
         missing=evidence_view.missing(dossier, word),
@@ -127,6 +131,11 @@ def _banners(dossier: Dossier, verdict: Verdict, word: Mapping[str, str], senten
         text = word["banner.partly_translated"].format(n=untold, total=sentences.total)
         banners.append(Banner(kind="untranslated", text=text))
     return tuple(banners)
+
+
+def _established(verdict: Verdict) -> tuple[str | None, ...]:
+    told = verdict.subject
+    return told.model, told.gpus, told.layout, told.driver, told.platform
 
 
 def _subject(dossier: Dossier, verdict: Verdict, word: Mapping[str, str]) -> tuple[Row, ...]:
@@ -266,10 +275,23 @@ def _checklist(verdict: Verdict, word: Mapping[str, str]) -> Table:
     )
 
 
-def _condition(condition: Mapping[str, object]) -> tuple[Row, ...]:
-    return tuple(
-        Row(key=name, label=label_of(name), text=quantity(name, value))  # type: ignore[arg-type]
-        for name, value in condition.items()
+_CONDITION_UNITS = {"concurrency_cap": "requests", "error_rate_alert": "error_rate"}
+
+
+def _condition(condition: Mapping[str, Value], word: Mapping[str, str]) -> Row:
+    """One condition: its kind as label, its value with a unit, whatever else it says beside it."""
+    kind = str(condition.get("kind", ""))
+    rest = {name: value for name, value in condition.items() if name not in ("kind", "value", "target_passed")}
+    notes = [f"{label_of(name)} {quantity(name, value)}" for name, value in rest.items() if value is not None]
+    if condition.get("target_passed") is False:
+        notes.append(word["value.target_not_passed"])
+    value = condition.get("value")
+    return Row(
+        key=kind,
+        label=word.get(f"condition.{kind}", kind.replace("_", " ")),
+        text=word["value.not_in_plan"] if value is None else quantity(_CONDITION_UNITS.get(kind, kind), value),
+        note=" · ".join(notes),
+        tone="missing" if value is None else "",
     )
 
 
