@@ -80,8 +80,8 @@ def read_launch_log(raw: bytes) -> LaunchLog:
     count = raw.count(b"\n") + (1 if raw and not raw.endswith(b"\n") else 0)
     raw, taken = unwrapped(raw)
     facts, notes = Facts(), Notes()
-    for number, text in lines_matching(raw, taken, _INTERESTING):
-        line = line_of(number, text)
+    for number, data in lines_matching(raw, taken, _INTERESTING):
+        line = line_of(number, data)
         facts.take(line)
         notes.take(line)
     kept = weighed(notes.kept, facts.marks)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import re2
 
-from signoff.read.launch_log_scan import Line, spaced
+from signoff.read.launch_log_scan import Line, options, pattern, spaced, texts
 from signoff.read.launch_log_types import HttpCount, PhaseMark, Rank, RequestMark, StatsLine
 
 ROWS_MAX, HTTP_KINDS_MAX, TEXT_MAX = 20_000, 500, 200
@@ -34,52 +34,61 @@ OTHERS = (
 )
 REFUSED = r"HTTP/[\d.]+\"? ?[345]\d\d\b"
 
-_PHASE = [(name, re2.compile(spaced(pattern))) for name, pattern in PHASES]
-_VERSION = re2.compile(r"(?:version\s+|LLM engine \()v?(?P<version>\d[\w.+-]*)")
-_MODEL = re2.compile(r"(?:model='|'model_tag': '|'model': '|█\s+model\s+|model_path=')(?P<model>[^'\s]+)")
-_CONFIG_PAIR = re2.compile(r"(?:^|[\s(,{])(?P<key>[a-z_]\w*)=(?P<value>'[^']*'|\{[^{}]*\}|\[[^\]]*\]|[^,\s)]+)")
-_ARGUMENT = re2.compile(
+_VERSION = pattern(r"(?:version\s+|LLM engine \()v?(?P<version>\d[\w.+-]*)")
+_MODEL = pattern(r"(?:model='|'model_tag': '|'model': '|█\s+model\s+|model_path=')(?P<model>[^'\s]+)")
+_CONFIG_PAIR = pattern(r"(?:^|[\s(,{])(?P<key>[a-z_]\w*)=(?P<value>'[^']*'|\{[^{}]*\}|\[[^\]]*\]|[^,\s)]+)")
+_ARGUMENT = pattern(
     r"'(?P<key>\w+)': (?P<value>'(?:[^'\\]|\\.)*'|\"[^\"]*\"|\[[^\]]*\]|\{[^{}]*\}|\w+\([^()]*\)|[^,{}\[\]]+)"
 )
-_RANK = re2.compile(
+_RANK = pattern(
     r"rank (?P<rank>\d+) in world size (?P<world>\d+) is assigned as DP rank (?P<dp>\w+|N/A), PP rank (?P<pp>\w+|N/A),"
     r"(?: PCP rank \S+,)? TP rank (?P<tp>\w+|N/A)(?:, (?:ETP rank \S+, )?EP rank (?P<ep>\w+|N/A))?"
 )
-_NCCL = re2.compile(r"using nccl==(?P<version>[\w.+]+)")
-_STATS = re2.compile(
+_NCCL = pattern(r"using nccl==(?P<version>[\w.+]+)")
+_STATS = pattern(
     r"(?:Engine (?P<engine>\d+):|(?P<engines>\d+) Engines Aggregated:)?\s*"
     r"Avg prompt throughput: (?P<prompt>[\d.]+) tokens/s,.*?Avg generation throughput: (?P<generation>[\d.]+) tokens/s,"
     r".*?Running: (?P<running>\d+) reqs,.*?(?:Waiting|Pending): (?P<waiting>\d+) reqs"
     r"(?:.*?Preemptions: (?P<preemptions>\d+))?(?:.*?KV cache usage: (?P<kv>[\d.]+)%)?"
     r"(?:.*?[^l] [Pp]refix cache hit rate: (?:GPU: )?(?P<hit>[\d.]+)%)?"
 )
-_DECODE = re2.compile(
+_DECODE = pattern(
     r"Decode batch[,.]? .*?#running-req: (?P<running>\d+)(?:.*?#(?:full )?token: (?P<tokens>\d+))?"
     r"(?:.*?token usage: (?P<usage>[\d.]+))?(?:.*?gen throughput \(token/s\): (?P<generation>[\d.]+))?"
     r"(?:.*?#queue-req: (?P<waiting>\d+))?"
 )
-_REQUEST = re2.compile(r"(?P<what>Added|Aborted) request(?:\(s\))?:? (?P<id>[\w.:/-]+)")
-_HTTP = re2.compile(r"\"(?P<method>[A-Z]+) (?P<path>\S+) HTTP/[\d.]+\"? (?P<status>\d\d\d)")
-_NUMBERS: tuple[tuple[str, Callable[[str], float | int | str | bool], re2._Regexp], ...] = tuple(
-    (name, kind, re2.compile(spaced(pattern)))
-    for name, kind, pattern in (
-        ("architecture", str, r"Resolved architectures?: (\w+)"),
-        ("max_model_len", int, r"Using max model len (\d+)"),
-        ("max_num_batched_tokens", int, r"max_num_batched_tokens ?= ?(\d+)"),
-        ("attention_block_tokens", int, r"Setting attention block size to (\d+) tokens"),
-        ("weights_gib", float, r"[Mm]odel loading took ([\d.]+) (?:GiB|GB)"),
-        ("load_s", float, r"[Mm]odel loading took [\d.]+ (?:GiB|GB)(?: memory)? and ([\d.]+) s"),
-        ("weights_s", float, r"Loading weights took ([\d.]+) s"),
-        ("compile_s", float, r"torch\.compile[^\n]{0,20} took ([\d.]+) s"),
-        ("capture_s", float, r"Graph capturing finished in ([\d.]+) s"),
-        ("engine_init_s", float, r"init engine \(profile[^)]*\) took ([\d.]+) s"),
-        ("kv_gib", float, r"Available KV cache memory: (-?[\d.]+) GiB"),
-        ("kv_tokens", lambda text: int(text.replace(",", "")), r"KV cache size: ([\d,]+) tokens"),
-        ("kv_concurrency", float, r"Maximum concurrency for [\d,]+ tokens per request: ([\d.]+)x"),
-        ("attention_backend", str, r"Using ([\w ]+?) (?:attention )?backend(?: out of|\.)"),
-        ("prefix_caching", lambda text: text == "True", r"enable_prefix_caching ?= ?(True|False)"),
-    )
+_REQUEST = pattern(r"(?P<what>Added|Aborted) request(?:\(s\))?:? (?P<id>[\w.:/-]+)")
+_HTTP = pattern(r"\"(?P<method>[A-Z]+) (?P<path>\S+) HTTP/[\d.]+\"? (?P<status>\d\d\d)")
+_NUMBERS: tuple[tuple[str, Callable[[str], float | int | str | bool], str], ...] = (
+    ("architecture", str, r"Resolved architectures?: (\w+)"),
+    ("max_model_len", int, r"Using max model len (\d+)"),
+    ("max_num_batched_tokens", int, r"max_num_batched_tokens ?= ?(\d+)"),
+    ("attention_block_tokens", int, r"Setting attention block size to (\d+) tokens"),
+    ("weights_gib", float, r"[Mm]odel loading took ([\d.]+) (?:GiB|GB)"),
+    ("load_s", float, r"[Mm]odel loading took [\d.]+ (?:GiB|GB)(?: memory)? and ([\d.]+) s"),
+    ("weights_s", float, r"Loading weights took ([\d.]+) s"),
+    ("compile_s", float, r"torch\.compile[^\n]{0,20} took ([\d.]+) s"),
+    ("capture_s", float, r"Graph capturing finished in ([\d.]+) s"),
+    ("engine_init_s", float, r"init engine \(profile[^)]*\) took ([\d.]+) s"),
+    ("kv_gib", float, r"Available KV cache memory: (-?[\d.]+) GiB"),
+    ("kv_tokens", lambda text: int(text.replace(",", "")), r"KV cache size: ([\d,]+) tokens"),
+    ("kv_concurrency", float, r"Maximum concurrency for [\d,]+ tokens per request: ([\d.]+)x"),
+    ("attention_backend", str, r"Using ([\w ]+?) (?:attention )?backend(?: out of|\.)"),
+    ("prefix_caching", lambda text: text == "True", r"enable_prefix_caching ?= ?(True|False)"),
 )
+_CAPTURES = [pattern(text) for _, _, text in _NUMBERS]
+
+
+def _which() -> re2.Set:
+    """Says of one line which phases and numbers it states, in one pass."""
+    made = re2.Set.SearchSet(options(64))
+    for _, text in (*PHASES, *((name, text) for name, _, text in _NUMBERS)):
+        made.Add(spaced(text).encode())
+    made.Compile()
+    return made
+
+
+_WHICH = _which()
 _CONFIG_SIZES = (("tp", "tensor_parallel_size"), ("pp", "pipeline_parallel_size"), ("dp", "data_parallel_size"))
 
 
@@ -116,45 +125,46 @@ class Facts:
         self.seen: set[str] = set()
 
     def take(self, line: Line) -> None:
-        text = line.text
-        self._phase(line)
-        if "throughput" in text or "Decode batch" in text:
+        data = line.data
+        if b"throughput" in data or b"Decode batch" in data:
+            self._mark("stats", line)
             self._statistics(line)
-        elif "request" in text and (found := _REQUEST.search(text)) and len(self.requests) < ROWS_MAX:
-            what = found["what"].lower()
-            self.requests.append(
-                RequestMark(line=line.number, stamp=line.stamp, what=what, id=found["id"].rstrip(".")[:TEXT_MAX])
-            )
-        elif "HTTP/" in text and (found := _HTTP.search(text)):
-            key = (found["method"], found["path"].split("?")[0][:TEXT_MAX], int(found["status"]))
+        elif b"request" in data and (found := _REQUEST.search(data)):
+            if len(self.requests) < ROWS_MAX:
+                got = texts(found)
+                name = got["id"].rstrip(".")[:TEXT_MAX]
+                mark = RequestMark(line=line.number, stamp=line.stamp, what=got["what"].lower(), id=name)
+                self.requests.append(mark)
+        elif b"HTTP/" in data and (found := _HTTP.search(data)):
+            got = texts(found)
+            key = (got["method"], got["path"].split("?")[0][:TEXT_MAX], int(got["status"]))
             if key in self.http:
                 self.http[key][0] += 1
             elif len(self.http) < HTTP_KINDS_MAX:
                 self.http[key] = [1, line.number]
         else:
+            hits = sorted(_WHICH.Match(data) or ())
+            if hits and hits[0] < len(PHASES):
+                self._phase(PHASES[hits[0]][0], line)
             self._identity(line)
-            for name, kind, pattern in _NUMBERS:
-                if found := pattern.search(text):
-                    self._put(name, kind, found[1])
+            for index in hits:
+                if index >= len(PHASES):
+                    self._put(index - len(PHASES), data)
 
-    def _put(self, name: str, kind: Callable[[str], float | int | str | bool], text: str) -> None:
-        if name in self.scalars or len(text) > TEXT_MAX:  # the first says it: other ranks repeat it
+    def _put(self, index: int, data: bytes) -> None:
+        name, kind, _ = _NUMBERS[index]
+        found = None if name in self.scalars else _CAPTURES[index].search(data)  # the first says it: ranks repeat it
+        if found is None or len(found[1]) > TEXT_MAX:
             return
         try:
-            self.scalars[name] = kind(text)
+            self.scalars[name] = kind(found[1].decode("utf-8", "replace"))
         except ValueError:
             return
 
-    def _phase(self, line: Line) -> None:
-        if "throughput" in line.text or "Decode batch" in line.text:
-            self._mark("stats", line)
-            return
-        for name, pattern in _PHASE:
-            if pattern.search(line.text):
-                if name == "start":
-                    self._start(line)
-                self._mark(name, line)
-                return
+    def _phase(self, name: str, line: Line) -> None:
+        if name == "start":
+            self._start(line)
+        self._mark(name, line)
 
     def _start(self, line: Line) -> None:
         is_args = "non-default args" in line.text
@@ -174,62 +184,52 @@ class Facts:
             self.marks.append(PhaseMark(name=name, line=line.number, stamp=line.stamp))
 
     def _identity(self, line: Line) -> None:
-        text = line.text
-        if (found := _VERSION.search(text)) and ("█" in text or "API server version" in text or "LLM engine" in text):
-            self.scalars.setdefault("version", found["version"][:TEXT_MAX])
-        if found := _MODEL.search(text):
-            self.scalars.setdefault("model", found["model"][:TEXT_MAX])
-        if "non-default args:" in text:
-            part = text.partition("non-default args:")[2]
-            self.arguments |= {m["key"]: m["value"].strip()[:TEXT_MAX] for m in _ARGUMENT.finditer(part)}
-        if "LLM engine" in text and "config:" in text:
-            part = text.partition("config:")[2]
-            self.config |= {m["key"]: m["value"].rstrip(",")[:TEXT_MAX] for m in _CONFIG_PAIR.finditer(part)}
-        if found := _NCCL.search(text):
-            self.nccl[found["version"][:40]] = None
-        if (found := _RANK.search(text)) and (rank := _whole(found["rank"])) is not None and len(self.ranks) < 4096:
-            self.ranks[rank] = Rank(
-                rank=rank,
-                world_size=_whole(found["world"]) or 0,
-                tp=_whole(found["tp"]),
-                pp=_whole(found["pp"]),
-                dp=_whole(found["dp"]),
-                ep=_whole(found["ep"]),
-                line=line.number,
-            )
+        data = line.data
+        versioned = b"API server version" in data or b"LLM engine" in data or "█" in line.text
+        if versioned and (found := _VERSION.search(data)):
+            self.scalars.setdefault("version", texts(found)["version"][:TEXT_MAX])
+        if b"model" in data and (found := _MODEL.search(data)):
+            self.scalars.setdefault("model", texts(found)["model"][:TEXT_MAX])
+        if b"non-default args:" in data:
+            for found in _ARGUMENT.finditer(data.partition(b"non-default args:")[2]):
+                got = texts(found)
+                self.arguments[got["key"]] = got.get("value", "").strip()[:TEXT_MAX]
+        if b"LLM engine" in data and b"config:" in data:
+            for found in _CONFIG_PAIR.finditer(data.partition(b"config:")[2]):
+                got = texts(found)
+                self.config[got["key"]] = got.get("value", "").rstrip(",")[:TEXT_MAX]
+        if b"nccl==" in data and (found := _NCCL.search(data)):
+            self.nccl[texts(found)["version"][:40]] = None
+        if b"world size" in data and (found := _RANK.search(data)):
+            got = texts(found)
+            rank = _whole(got["rank"])
+            if rank is not None and len(self.ranks) < 4096:
+                sizes = {name: _whole(got.get(name)) for name in ("tp", "pp", "dp", "ep")}
+                self.ranks[rank] = Rank(rank=rank, world_size=_whole(got["world"]) or 0, line=line.number, **sizes)
 
     def _statistics(self, line: Line) -> None:
         if len(self.stats) >= ROWS_MAX:
             return
-        if found := _STATS.search(line.text):
-            self.stats.append(
-                StatsLine(
-                    line=line.number,
-                    stamp=line.stamp,
-                    engine=found["engine"] or "",
-                    running=_whole(found["running"]) or 0,
-                    waiting=_whole(found["waiting"]) or 0,
-                    kv_perc=_number(found["kv"]),
-                    prompt_tokens_per_s=_number(found["prompt"]),
-                    generation_tokens_per_s=_number(found["generation"]),
-                    hit_perc=_number(found["hit"]),
-                    preemptions=_whole(found["preemptions"]),
-                )
+        found = _STATS.search(line.data) or _DECODE.search(line.data)
+        if found is None:
+            return
+        got = texts(found)
+        usage = _number(got.get("usage"))
+        self.stats.append(
+            StatsLine(
+                line=line.number,
+                stamp=line.stamp,
+                engine=got.get("engine", ""),
+                running=_whole(got.get("running")) or 0,
+                waiting=_whole(got.get("waiting")) or 0,
+                kv_perc=_number(got.get("kv")) if usage is None else usage * 100,
+                tokens=_whole(got.get("tokens")),
+                prompt_tokens_per_s=_number(got.get("prompt")),
+                generation_tokens_per_s=_number(got.get("generation")),
+                hit_perc=_number(got.get("hit")),
+                preemptions=_whole(got.get("preemptions")),
             )
-        elif found := _DECODE.search(line.text):
-            usage = _number(found["usage"])
-            self.stats.append(
-                StatsLine(
-                    line=line.number,
-                    stamp=line.stamp,
-                    engine="",
-                    running=_whole(found["running"]) or 0,
-                    waiting=_whole(found["waiting"]) or 0,
-                    kv_perc=None if usage is None else usage * 100,
-                    tokens=_whole(found["tokens"]),
-                    generation_tokens_per_s=_number(found["generation"]),
-                )
-            )
+        )
 
     def layout(self, name: str, config_key: str) -> int | None:
         """A parallel size: as the engine resolved it, else as it was asked for."""

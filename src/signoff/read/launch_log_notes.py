@@ -8,7 +8,7 @@ from signoff.read.launch_log_rules_capacity import ENVELOPES, LAYOUT, MEMORY, SE
 from signoff.read.launch_log_rules_environment import COLLECTIVES, CUDA, HARDWARE, HOST
 from signoff.read.launch_log_rules_noise import NOISE as NOISE_RULES
 from signoff.read.launch_log_rules_noise import SPECIAL, WEAKNESSES
-from signoff.read.launch_log_scan import Line, options, spaced
+from signoff.read.launch_log_scan import Line, options, pattern, spaced, texts
 from signoff.read.launch_log_types import LogNote, PhaseMark
 
 NOTES_MAX, NOISE_MAX, TEXT_MAX, FRAMES_MAX = 2000, 800, 500, 12
@@ -20,7 +20,7 @@ MARKERS = (
     r"\b(?:WARNING|WARN|ERROR|CRITICAL|FATAL)\b|\[[EWF]\d{3,4} |\[(?:error|crit|alert|emerg)\]|"
     r"Traceback \(most recent call last\)|\b[A-Z]\w*(?:Error|Exception|Timeout|Interrupt): |panicked at|core dumped"
 )
-_FRAME = re2.compile(
+_FRAME = pattern(
     r"(profile_run|profile_cudagraph|_dummy_run|_dummy_sampler_run|determine_available_memory|"
     r"determine_num_available_blocks|capture_model|kernel_warmup|compile_or_warm_up_model|load_model|load_weights|"
     r"safetensors_weights_iterator|init_device|init_worker_distributed_environment|execute_model|sample_tokens|"
@@ -29,7 +29,7 @@ _FRAME = re2.compile(
 _LAST_LINE = re2.compile(
     r"^(?:\[rank\d+\]:? ?)?[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Timeout|Warning)?(?::|$)"
 )
-_NO_NOTE = re2.compile(r"HTTP/[\d.]+\"? \d\d\d|non-default args: |LLM engine[^\n]{0,40} with config|Received request ")
+_NO_NOTE = pattern(r"HTTP/[\d.]+\"? \d\d\d|non-default args: |LLM engine[^\n]{0,40} with config|Received request ")
 """Access log, echoed arguments and logged prompts: what they quote is not the server speaking."""
 _SPOKEN = {"shm_wait", "graph_memory", "autotune", "environment_name", "kv_scale"}
 """Noise that alarms people although its level is only INFO."""
@@ -40,9 +40,8 @@ def _compiled() -> tuple[re2.Set, list[re2._Regexp | None]]:
     every = re2.Set.SearchSet(options())
     captures: list[re2._Regexp | None] = []
     for rule in RULES:
-        pattern = spaced(rule.pattern)
-        every.Add(pattern)
-        captures.append(re2.compile(pattern) if "(?P<" in pattern else None)
+        every.Add(spaced(rule.pattern).encode())
+        captures.append(pattern(rule.pattern) if "(?P<" in rule.pattern else None)
     every.Compile()
     return every, captures
 
@@ -52,16 +51,16 @@ _BEFORE_READY = {"start", "engine_init", "weights"}
 _HANGS = {"rpc_timeout", "engine_fatal", "worker_died", "nccl_watchdog", "engine_dead", "start_timeout"}
 
 
-def matched(text: str) -> tuple[Rule, dict[str, str]] | None:
+def matched(data: bytes) -> tuple[Rule, dict[str, str]] | None:
     """The first rule of the table that matches, with its named figures."""
-    hits = _SET.Match(text)
+    hits = _SET.Match(data)
     if not hits:
         return None
     index = min(hits)
     values: dict[str, str] = {}
-    pattern = _CAPTURES[index]
-    if pattern is not None and (found := pattern.search(text)):
-        values = {name: value[:80] for name, value in found.groupdict().items() if value}
+    capture = _CAPTURES[index]
+    if capture is not None and (found := capture.search(data)):
+        values = {name: value[:80] for name, value in texts(found).items()}
     return RULES[index], values
 
 
@@ -75,13 +74,13 @@ class Notes:
         self.open_traceback = False
 
     def take(self, line: Line) -> None:
-        if _NO_NOTE.search(line.text):
+        if _NO_NOTE.search(line.data):
             return
-        found = matched(line.text)
+        found = matched(line.data)
         message = line.message
-        if found is not None and found[0].family == NOISE and line.level in ("INFO", "DEBUG"):
-            if found[0].kind not in _SPOKEN:
-                return
+        quiet = line.level in ("INFO", "DEBUG")
+        if found is not None and found[0].family == NOISE and quiet and found[0].kind not in _SPOKEN:
+            return
         if found is None and self._in_traceback(line, message):
             return
         if found is None and line.level in ("", "INFO", "DEBUG") and not _LAST_LINE.match(message):
@@ -99,8 +98,9 @@ class Notes:
         blank = line.level == "ERROR" and (not message.strip() or bool(_CARETS.match(message)))
         if inside or header:
             frames = self._frames.setdefault(line.process, [])
-            if (frame := _FRAME.search(message)) and frame[1] not in frames and len(frames) < FRAMES_MAX:
-                frames.append(frame[1])
+            if (frame := _FRAME.search(line.data)) and len(frames) < FRAMES_MAX:
+                name = frame[1].decode()
+                frames.extend([name] if name not in frames else [])
         self.open_traceback = inside or header
         return inside or header or blank
 

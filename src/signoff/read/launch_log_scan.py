@@ -43,10 +43,21 @@ def spaced(pattern: str) -> str:
     return "".join(out)
 
 
+def pattern(text: str, mebibytes: int = 8) -> re2._Regexp:
+    """A compiled pattern for bytes; `spaced` is applied."""
+    return re2.compile(spaced(text).encode(), options(mebibytes))
+
+
+def texts(found: re2._Match) -> dict[str, str]:
+    """The named groups that took part, as text."""
+    return {name.decode(): value.decode("utf-8", "replace") for name, value in found.groupdict().items() if value}
+
+
 class Line(Struct, frozen=True):
-    """One line of interest. `message` is what stands after the prefix; `raw` is without prefix removal."""
+    """One line of interest. `message` is what stands after the prefix; `data` the line's bytes, prefix and all."""
 
     number: int
+    data: bytes
     text: str
     message: str
     process: str
@@ -54,20 +65,21 @@ class Line(Struct, frozen=True):
     stamp: str
 
 
-_ESCAPE = re2.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\n]*\x07|\x1b[()][A-Za-z0-9]|\[[0-9;]{1,8}m", options())
+_HEAD_BYTES = 400  # how much of a line may hold its prefix
+_ESCAPE = re2.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\n]*\x07|\x1b[()][A-Za-z0-9]|\[[0-9;]{1,8}m", options(8))
 _PREFIX = re2.compile(
-    r"(?:\((?P<process>[A-Za-z][\w.-]*)[^()\n]{0,60}\bpid=\d+[^()\n]{0,60}\)\s*)?"
-    r"\b(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL)\s+"
-    r"(?:(?P<stamp>\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d+)?\s*)?(?:\[[^\]\s]{1,120}\]|[\w./-]{1,120}:\d+\])"
+    rb"(?:\((?P<process>[A-Za-z][\w.-]*)[^()\n]{0,60}\bpid=\d+[^()\n]{0,60}\)\s*)?"
+    rb"\b(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL)\s+"
+    rb"(?:(?P<stamp>\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d+)?\s*)?(?:\[[^\]\s]{1,120}\]|[\w./-]{1,120}:\d+\])",
+    options(8),
 )
-_PROCESS = re2.compile(
-    r"\((?P<process>[A-Za-z][\w.-]*)[^()\n]{0,60}\bpid=\d+[^()\n]{0,60}\)\s*(?:\(\w[^()]*pid=\d+\)\s*)?"
-)
+_PROCESS = re2.compile(rb"\((?P<process>[A-Za-z][\w.-]*)[^()\n]{0,60}\bpid=\d+[^()\n]{0,60}\)\s*", options(8))
 _OTHER_LEVEL = re2.compile(
-    r"\b(?P<level>WARNING|ERROR|CRITICAL|FATAL|WARN|INFO|DEBUG)\b[:\]\s]|\[(?P<glog>[EWF])\d{3,4} |"
-    r"\[(?P<nginx>error|warn|crit|alert|emerg)\]"
+    rb"\b(?P<level>WARNING|ERROR|CRITICAL|FATAL|WARN|INFO|DEBUG)\b[:\]\s]|\[(?P<glog>[EWF])\d{3,4} |"
+    rb"\[(?P<nginx>error|warn|crit|alert|emerg)\]",
+    options(8),
 )
-_STAMP = re2.compile(r"\b(?:\d{4}[-/])?(?P<stamp>\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d)")
+_STAMP = re2.compile(rb"\b(?:\d{4}[-/])?(?P<stamp>\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d)", options(8))
 _NEW_LINE = re2.compile(
     rb"^(?:\(|\[|INFO|WARN|ERROR|DEBUG|CRITICAL|\d{4}[-/]\d\d|Traceback|\s|Loading |Capturing |"
     rb"[\w.]+(?:Error|Exception):|[\w.-]+:\d+:\d+ \[)",
@@ -113,10 +125,10 @@ def unwrapped(raw: bytes) -> tuple[bytes, list[int]]:
     return b"".join(out), taken
 
 
-def lines_matching(raw: bytes, taken: list[int], pattern: re2._Regexp) -> Iterator[tuple[int, str]]:
-    """Number and text of each line in which the pattern begins; text goes to the end of the match's last line."""
+def lines_matching(raw: bytes, taken: list[int], wanted: re2._Regexp) -> Iterator[tuple[int, bytes]]:
+    """Number and bytes of each line in which the pattern begins; text goes to the end of the match's last line."""
     position, counted, number, size = 0, 0, 1, len(raw)
-    search = pattern.search
+    search = wanted.search
     while position < size:
         found = search(raw, position)
         if found is None:
@@ -132,34 +144,42 @@ def lines_matching(raw: bytes, taken: list[int], pattern: re2._Regexp) -> Iterat
             left, right_cut = max(left, start - LINE_CHARS_MAX // 2), min(right, start + LINE_CHARS_MAX // 2)
         else:
             right_cut = right
-        yield number + shift, text_of(raw[left:right_cut], start - left)
+        yield number + shift, part_of(raw[left:right_cut], start - left)
         position = right + 1
 
 
-def text_of(raw: bytes, at: int) -> str:
-    """Text of a line; of one with carriage returns (progress bars) the part where the match stands."""
+def part_of(raw: bytes, at: int) -> bytes:
+    """Bytes of a line; of one with carriage returns (progress bars) the part where the match stands."""
     if b"\r" in raw:
         left = raw.rfind(b"\r", 0, at) + 1
         right = raw.find(b"\r", at)
         raw = raw[left : right if right >= 0 else len(raw)]
-    return raw.decode("utf-8", "replace").replace("\n", " ")
+    return raw.replace(b"\n", b" ")
 
 
-def line_of(number: int, text: str) -> Line:
+def line_of(number: int, data: bytes) -> Line:
     """The prefix read: process, level, stamp. The innermost process counts when a launcher printed its own too."""
-    found = _PREFIX.search(text)
+    text, head = data.decode("utf-8", "replace"), data[:_HEAD_BYTES]
+    found = _PREFIX.search(head)
     if found is not None:
-        process = found["process"] or ""
-        return Line(number, text, text[found.end() :].removeprefix(" "), process, found["level"], found["stamp"] or "")
-    process, rest = "", text
-    found = _PROCESS.search(text)
+        message = data[found.end() :].decode("utf-8", "replace").removeprefix(" ")
+        process, level, stamp = (_text(group) for group in found.groups())
+        return Line(number, data, text, message, process, level, stamp)
+    process, rest = "", data
+    found = _PROCESS.search(head)
     if found is not None:
-        process, rest = found["process"], text[found.end() :]
-    level = ""
-    found = _OTHER_LEVEL.search(rest[:200])
+        process, rest = _text(found[1]), data[found.end() :]
+    level = stamp = ""
+    found = _OTHER_LEVEL.search(rest[:_HEAD_BYTES])
     if found is not None:
-        level = found["level"] or _GLOG.get(found["glog"] or "") or _NGINX.get(found["nginx"] or "", "")
+        word, glog, nginx = (_text(group) for group in found.groups())
+        level = word or _GLOG.get(glog) or _NGINX.get(nginx, "")
         level = "WARNING" if level == "WARN" else level
-    found = _STAMP.search(text[:200])
-    stamp = found["stamp"].replace("/", "-").replace("T", " ") if found is not None else ""
-    return Line(number, text, rest, process, level, stamp)
+    found = _STAMP.search(head)
+    if found is not None:
+        stamp = _text(found[1]).replace("/", "-").replace("T", " ")
+    return Line(number, data, text, rest.decode("utf-8", "replace"), process, level, stamp)
+
+
+def _text(group: bytes | None) -> str:
+    return group.decode("utf-8", "replace") if group else ""
