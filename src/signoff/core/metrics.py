@@ -25,7 +25,7 @@ class MetricTable(Struct, frozen=True, kw_only=True):
 
     def series(self, name: str) -> dict[str, Floats]:
         """Every column whose metric name (before the labels) is `name`; empty when the server has none."""
-        return {key: column for key, column in self.columns.items() if key.split("{", 1)[0] == name}
+        return {key: self.columns[key] for key in self.columns if key.split("{", 1)[0] == name}
 
     def total(self, name: str, **labels: str) -> Floats | None:
         """The sum over engines of `name` with the given labels, NaN where any is absent; `None` when it has none."""
