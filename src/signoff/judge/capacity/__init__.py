@@ -2,8 +2,17 @@
 
 from signoff.core.dossier import Dossier
 from signoff.core.finding import Finding
+from signoff.judge.capacity import concurrency, load, long_input, service, soak
+from signoff.judge.capacity.stages import see
 
 
 def findings(dossier: Dossier) -> list[Finding]:
     """Every finding of this gate; each check yields exactly one, also when its stage was not run."""
-    raise NotImplementedError
+    seen = see(dossier)
+    return [
+        *load.findings(seen),
+        *long_input.findings(seen),
+        *concurrency.findings(seen),
+        *soak.findings(seen),
+        *service.findings(seen),
+    ]

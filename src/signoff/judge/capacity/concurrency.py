@@ -1,0 +1,247 @@
+"""Concurrency: which loads held, what bound the first that did not, and whether the overload returns at the cap."""
+
+from collections.abc import Sequence
+
+from signoff.core.evidence import Value
+from signoff.core.finding import Finding
+from signoff.core.rounding import six
+from signoff.core.words import Bearing, Cause, Gate, Outcome, Phase, State
+from signoff.judge import summaries
+from signoff.judge.capacity import window
+from signoff.judge.capacity.level import LIMITS, Level
+from signoff.judge.capacity.next_step import CAP, CLIMB, broke, candidate, held, overload
+from signoff.judge.capacity.stages import Seen, cited, metrics_cited, recalled
+
+REUSE_SLACK = 0.1
+"""How much more than the plan's share of prompt tokens may come from the cache before the load counts as too easy."""
+LOST_HITS_SHARE = 0.25
+"""Under this part of the planned reuse the hits are lost, not merely rounded down to whole units."""
+ITEMS = (5, 6, 8)
+OPEN_BY_LOSS = ("service_lost", "service_stalled")
+
+
+def findings(seen: Seen) -> list[Finding]:
+    load = seen.dossier.plan.objective.concurrency
+    return [
+        _held("capacity.concurrency.floor", seen, load.floor, Bearing.FLOOR),
+        _held("capacity.concurrency.target", seen, load.target, Bearing.TARGET),
+        _cap(seen),
+        _answers(seen),
+        _reuse(seen),
+    ]
+
+
+def _climbed(seen: Seen) -> list[Level]:
+    return sorted((x for x in seen.levels if x.stage.startswith(CLIMB)), key=lambda x: x.streams)
+
+
+def _judged(seen: Seen, wanted: int) -> tuple[Outcome, Level | None]:
+    """Whether a load of `wanted` requests at once held, and the level that says so."""
+    climbed = _climbed(seen)
+    most = held(seen.levels)
+    if most is not None and most >= wanted:
+        return Outcome.PASS, next((x for x in climbed if x.streams == most), None)
+    below = [x for x in seen.levels if x.streams <= wanted and x.outcome is Outcome.FAIL]
+    if below:
+        return Outcome.FAIL, max(below, key=lambda x: (bool(x.resource), -x.streams))
+    at = next((x for x in climbed if x.streams == wanted), None)
+    if at is not None:
+        return (Outcome.NOT_RUN if at.why == "no_requests" else Outcome.INCONCLUSIVE), at
+    last = climbed[-1] if climbed else None
+    return (Outcome.INCONCLUSIVE if last is not None and last.requests else Outcome.NOT_RUN), last
+
+
+def _held(code: str, seen: Seen, wanted: int, bearing: Bearing) -> Finding:
+    outcome, level = _judged(seen, wanted)
+    load = seen.dossier.plan.objective.concurrency
+    limits = seen.dossier.plan.objective.limits
+    values: dict[str, Value] = {"target": load.target, "floor": load.floor, "held": held(seen.levels)}
+    cause, resource = Cause.NONE, ""
+    if outcome is Outcome.FAIL and level is not None:
+        cause, resource = Cause.CONCURRENCY, level.resource
+        if resource in ("", "token_budget") and lost_hits(seen, level):
+            cause, resource = Cause.PREFIX_CACHE, ""
+    return Finding(
+        code=code,
+        gate=Gate.CAPACITY,
+        outcome=outcome,
+        bearing=bearing,
+        cause=cause,
+        phase=Phase.CONCURRENCY,
+        resource=resource,
+        values=values | _measured(level),
+        limit={"concurrency": wanted} | {name: getattr(limits, name) for name in LIMITS},
+        evidence=_evidence(seen, level),
+        items=ITEMS,
+    )
+
+
+def _measured(level: Level | None) -> dict[str, Value]:
+    """What the level says, with intervals; empty without one."""
+    if level is None:
+        return {}
+    shown: dict[str, Value] = {"level": level.streams, "requests": level.requests, "failed": level.failed}
+    for test in level.tests:
+        shown |= {f"{test.name}_measured": test.value, f"{test.name}_low": test.low, f"{test.name}_high": test.high}
+    failing = [test.name for test in level.tests if test.outcome is Outcome.FAIL]
+    pressure = level.pressure
+    return shown | {
+        "missed": ", ".join(failing) or None,
+        "open": level.why or None,
+        "ttft_samples": level.ttft_samples,
+        "kv_high": pressure.kv_high,
+        "kv_bound_share": pressure.kv_bound_share,
+        "slots_bound_share": pressure.slots_bound_share,
+        "step_bound_share": pressure.step_bound_share,
+        "running_high": pressure.running_high,
+        "waiting_high": pressure.waiting_high,
+        "preemptions": pressure.preemptions,
+        "caller_faults": level.caller_faults,
+    }
+
+
+def _evidence(seen: Seen, level: Level | None) -> tuple[str, ...]:
+    if level is None:
+        return ("plan.yaml#objective",)
+    own = [r for r in seen.of(level.stage) if r.stage == level.stage]
+    bad = [r for r in own if r.state is not State.OK]
+    return (*cited((bad or own)[:4]), *metrics_cited(seen.tables, level.from_ns, level.to_ns), "plan.yaml#objective")
+
+
+def _cap(seen: Seen) -> Finding:
+    """After an overload: does it come back at the candidate cap, held as often as the profile says?"""
+    over, cap = overload(seen.levels), candidate(seen.levels)
+    holds = [x for x in seen.levels if x.stage.startswith(CAP)]
+    needed = seen.dossier.profile.floors.holds_after_overload
+    returned = [x for x in holds if x.outcome is Outcome.FAIL]
+    passed = [x for x in holds if x.outcome is Outcome.PASS]
+    if over is None:
+        all_held = bool(_climbed(seen)) and held(seen.levels) == max(seen.sizes.levels)
+        outcome = Outcome.PASS if all_held else Outcome.NOT_RUN
+    elif returned:
+        outcome = Outcome.FAIL
+    elif len(passed) >= needed:
+        outcome = Outcome.PASS
+    else:
+        outcome = Outcome.INCONCLUSIVE if any(x.requests for x in holds) else Outcome.NOT_RUN
+    worst = returned[0] if returned else (holds[-1] if holds else over)
+    return Finding(
+        code="capacity.cap.returns",
+        gate=Gate.CAPACITY,
+        outcome=outcome,
+        bearing=Bearing.CAP,
+        required=over is not None,
+        cause=Cause.CONCURRENCY if outcome is Outcome.FAIL else Cause.NONE,
+        phase=Phase.CONCURRENCY,
+        resource=returned[0].resource if returned else "",
+        values={
+            "overload_at": over.streams if over else None,
+            "overload_resource": (over.resource or None) if over else None,
+            "cap": cap,
+            "holds": len(holds),
+            "held": len(passed),
+            "returned": len(returned),
+            "same_bottleneck": bool(returned and over and returned[0].resource == over.resource),
+        },
+        limit={"holds": needed},
+        evidence=_evidence(seen, worst),
+        items=(6,),
+    )
+
+
+def _answers(seen: Seen) -> Finding:
+    """Answers under load against those of one stream, by the fact that each prompt holds."""
+    single: list[bool] = []
+    loaded: list[tuple[int, bool, str]] = []
+    for level in (*seen.levels,):
+        for record in seen.of(level.stage):
+            right = recalled(seen.dossier, record) if record.state is State.OK else None
+            if right is not None:
+                if level.streams == 1:
+                    single.append(right)
+                else:
+                    loaded.append((level.streams, right, record.id))
+    quiet = [recalled(seen.dossier, r) for r in seen.of("capacity.long_input") if r.state is State.OK]
+    single += [right for right in quiet[:4] if right is not None]
+    wrong = [(streams, ident) for streams, right, ident in loaded if not right]
+    able = bool(single) and sum(single) / len(single) > 0.5
+    expected = summaries.rate(len(single) - sum(single), len(single))
+    measured = summaries.rate(len(wrong), len(loaded))
+    if not loaded:
+        outcome = Outcome.NOT_RUN
+    elif not able:
+        outcome = Outcome.INCONCLUSIVE
+    elif not wrong:
+        outcome = Outcome.PASS
+    else:
+        limit = seen.dossier.plan.objective.limits.error_rate
+        beyond = measured.low > max(limit or 0.0, 0.01) and all(single)
+        outcome = Outcome.FAIL if beyond else Outcome.INCONCLUSIVE
+    return Finding(
+        code="capacity.concurrency.answers",
+        gate=Gate.CAPACITY,
+        outcome=outcome,
+        bearing=Bearing.SERVICE,
+        required=able or seen.dossier.profile.scope != "laboratory",
+        cause=Cause.CONCURRENCY if outcome is Outcome.FAIL else Cause.NONE,
+        phase=Phase.CONCURRENCY,
+        values={
+            "single_asked": len(single),
+            "single_wrong": len(single) - sum(single),
+            "single_wrong_high": expected.high if single else None,
+            "asked": len(loaded),
+            "wrong": len(wrong),
+            "wrong_share": measured.share,
+            "wrong_share_low": measured.low if loaded else None,
+            "wrong_from": min((streams for streams, _ in wrong), default=None),
+        },
+        evidence=tuple(f"record:{ident}" for _, ident in wrong[:8]),
+        items=(5, 6),
+    )
+
+
+def _reuse(seen: Seen) -> Finding:
+    """The share of prompt tokens that came from the cache, against the plan's: more makes the load too easy."""
+    wanted = seen.dossier.plan.load.reuse_share
+    hits, queries = _sum(seen, window.HITS), _sum(seen, window.QUERIES)
+    share = six(hits / queries) if hits is not None and queries else None
+    if not seen.levels or not any(x.requests for x in seen.levels):
+        outcome = Outcome.NOT_RUN
+    elif share is None:
+        outcome = Outcome.INCONCLUSIVE
+    else:
+        outcome = Outcome.INCONCLUSIVE if share > (wanted or 0.0) + REUSE_SLACK else Outcome.PASS
+    return Finding(
+        code="capacity.concurrency.reuse",
+        gate=Gate.CAPACITY,
+        outcome=outcome,
+        bearing=Bearing.EVIDENCE,
+        required=share is not None,
+        phase=Phase.CONCURRENCY,
+        values={"reuse_share_measured": share, "shared_tokens": seen.sizes.shared_tokens},
+        limit={"reuse_share": wanted},
+        evidence=tuple(ref for x in seen.levels[-1:] for ref in metrics_cited(seen.tables, x.from_ns, x.to_ns)),
+        items=(8,),
+    )
+
+
+def _sum(seen: Seen, name: str) -> float | None:
+    grown = [window.delta(seen.tables, name, x.from_ns, x.to_ns) for x in seen.levels if x.requests]
+    return None if not grown or any(g is None for g in grown) else sum(g for g in grown if g is not None)
+
+
+def lost_hits(seen: Seen, level: Level) -> bool:
+    """Whether the shared part of the prompts, long enough to be hit, was computed again and again at this load."""
+    wanted, unit = seen.dossier.plan.load.reuse_share, max(seen.dossier.profile.cache.units, default=0)
+    if not wanted or not unit or seen.sizes.shared_tokens < 2 * unit:
+        return False
+    hits = window.delta(seen.tables, window.HITS, level.from_ns, level.to_ns)
+    queries = window.delta(seen.tables, window.QUERIES, level.from_ns, level.to_ns)
+    if hits is None or not queries:
+        return False
+    return hits / queries < wanted * LOST_HITS_SHARE
+
+
+def lost(levels: Sequence[Level]) -> Level | None:
+    """The first load that took the service with it."""
+    return next((x for x in levels if broke(x) and x.stopped in OPEN_BY_LOSS), None)

@@ -1,0 +1,97 @@
+"""What the concurrency loop tries next, from what was seen. Pure: it sends nothing and knows no clock."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from signoff.core.plan import Plan
+from signoff.core.profile import Profile
+from signoff.core.words import Outcome
+from signoff.judge.capacity.level import Level
+from signoff.judge.capacity.sizes import Sizes
+
+CLIMB, CAP = "capacity.concurrency", "capacity.cap"
+BELOW_FLOOR_HOLD_SHARE = 0.25
+"""Loads under the floor are no load worth going live with; they are steps on the way, held shorter."""
+
+
+class Try(Struct, frozen=True, kw_only=True):
+    """One load to hold."""
+
+    stage: str
+    streams: int
+    hold_s: float
+    requests_min: int
+    """Requests after the first wave that the load must see before it ends."""
+
+
+def next_try(seen: Sequence[Level], sizes: Sizes, plan: Plan, profile: Profile) -> Try | None:
+    """Climb the ladder; after the first load that fails, hold the highest that did not, as often as the profile says;
+    `None` when nothing is left to try."""
+    climbed = [level for level in seen if level.stage.startswith(CLIMB)]
+    if overload(seen) is None:
+        tried = {level.streams for level in climbed}
+        return next((_climb(n, sizes, plan, profile) for n in sizes.levels if n not in tried), None)
+    cap = candidate(seen)
+    held = sum(level.stage.startswith(CAP) for level in seen)
+    if cap is None or held >= profile.floors.holds_after_overload:
+        return None
+    return Try(
+        stage=f"{CAP}.{cap}.{held + 1}",
+        streams=cap,
+        hold_s=sizes.hold_s,
+        requests_min=profile.floors.concurrency_requests,
+    )
+
+
+def requests_min(streams: int, plan: Plan, profile: Profile) -> int:
+    """Requests that a load must see to be judged: the profile's, and under the floor one for each stream."""
+    least = profile.floors.concurrency_requests
+    return least if streams >= plan.objective.concurrency.floor else min(least, max(2, streams))
+
+
+def _climb(streams: int, sizes: Sizes, plan: Plan, profile: Profile) -> Try:
+    worth = streams >= plan.objective.concurrency.floor
+    return Try(
+        stage=f"{CLIMB}.{streams}",
+        streams=streams,
+        hold_s=sizes.hold_s if worth else sizes.hold_s * BELOW_FLOOR_HOLD_SHARE,
+        requests_min=requests_min(streams, plan, profile),
+    )
+
+
+def overload(seen: Sequence[Level]) -> Level | None:
+    """The first load on the way up that failed, or that ended early because the service stopped answering."""
+    return next(
+        (level for level in seen if level.stage.startswith(CLIMB) and (broke(level))),
+        None,
+    )
+
+
+def broke(level: Level) -> bool:
+    """Failed its limits, or took the service with it."""
+    return level.outcome is Outcome.FAIL or level.stopped in ("service_lost", "service_stalled")
+
+
+def candidate(seen: Sequence[Level]) -> int | None:
+    """The highest load under the overload that did not fail: the cap to try. `None` when there is none."""
+    over = overload(seen)
+    if over is None:
+        return None
+    below = [x.streams for x in seen if x.stage.startswith(CLIMB) and x.streams < over.streams and not broke(x)]
+    return max(below, default=None)
+
+
+def held(seen: Sequence[Level]) -> int | None:
+    """The highest load that held every time it was tried; `None` when none did."""
+    failed = {level.streams for level in seen if broke(level)}
+    passed = [x.streams for x in seen if x.outcome is Outcome.PASS and x.streams not in failed]
+    return max(passed, default=None)
+
+
+def soak_streams(seen: Sequence[Level], sizes: Sizes) -> int | None:
+    """The load of the soak: the plan's, cut to the cap after an overload; `None` when no load held at all."""
+    if overload(seen) is None:
+        return sizes.soak_streams
+    cap = candidate(seen)
+    return None if cap is None else min(cap, sizes.soak_streams)

@@ -1,0 +1,263 @@
+"""Soak: errors, drift, memory, eviction, cache given back; and whether it lasted as long as it claims."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from signoff.core.finding import Finding
+from signoff.core.record import Record
+from signoff.core.rounding import six
+from signoff.core.words import Bearing, Cause, Gate, Outcome, Phase, State
+from signoff.judge.capacity import window
+from signoff.judge.capacity.level import RAMP, error_test, failure, speaks
+from signoff.judge.capacity.pressure import pressure
+from signoff.judge.capacity.stages import Seen, argument, cited, metrics_cited, seconds
+
+SOAK, IDLE, LOAD = "capacity.soak", "capacity.idle", "capacity.load"
+THIRD_MIN = 20
+"""Requests in the first and the last third each, or drift cannot be told from noise."""
+DRIFT_RATIO, DRIFT_Z = 1.3, 3.3
+"""The last third is slower by so much, and by so many standard errors (one chance in two thousand)."""
+DRIFT_LEAST_MS = {"ttft_ms": 10.0, "token_ms": 1.0}
+"""Growth under this is no trouble to anyone, whatever its share."""
+KV_SLACK = 0.005
+MEMORY_RATIO, MEMORY_RISING = 1.1, 0.9
+LENGTH_SHARE = 0.98
+EVICTED_SHARE, EVICTED_MIN = 0.2, 3
+
+
+def findings(seen: Seen) -> list[Finding]:
+    return [_errors(seen), _drift(seen), _kv_idle(seen), _memory(seen), _sentinels(seen), _length(seen)]
+
+
+def _about(code: str, outcome: Outcome, bearing: Bearing, **more: object) -> Finding:
+    more.setdefault("cause", Cause.SUSTAINED if outcome is Outcome.FAIL else Cause.NONE)
+    return Finding(
+        code=code,
+        gate=Gate.CAPACITY,
+        outcome=outcome,
+        bearing=bearing,
+        phase=Phase.SOAK,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def span(records: Sequence[Record]) -> tuple[int, int]:
+    if not records:
+        return 0, 0
+    return min(r.sent_ns for r in records), max(r.end_ns for r in records)
+
+
+def _errors(seen: Seen) -> Finding:
+    """Failures of the soak; they are the software's unless a resource was at its bound meanwhile."""
+    records = [r for r in seen.of(SOAK) if speaks(r)]
+    limit = seen.dossier.plan.objective.limits.error_rate
+    test = error_test(records, limit, seen.dossier.profile.floors.concurrency_requests)
+    begun, ended = span(records)
+    step_tokens = seen.log.max_num_batched_tokens if seen.log is not None else None
+    bound = pressure(seen.tables, begun, ended, argument(seen.log, "max_num_seqs"), step_tokens, None).bound
+    exhausted = bound if test.outcome is Outcome.FAIL else ""
+    return _about(
+        "capacity.soak.errors",
+        Outcome.NOT_RUN if not records else test.outcome,
+        Bearing.FLOOR if exhausted else Bearing.SERVICE,
+        resource=exhausted,
+        values={
+            "requests": len(records),
+            "failed": sum(failure(r) for r in records),
+            "error_rate_measured": test.value,
+            "error_rate_low": test.low,
+            "error_rate_high": test.high,
+        },
+        limit={"error_rate": limit},
+        evidence=(*cited([r for r in records if failure(r)]), *metrics_cited(seen.tables, begun, ended)),
+        items=(6,),
+    )
+
+
+def token_ms(record: Record) -> float | None:
+    """Mean time of an output token after the first, milliseconds."""
+    first, made = record.first_token_ns, record.completion_tokens
+    return None if first is None or not made or made < 2 else (record.end_ns - first) / 1e6 / (made - 1)
+
+
+def _ttft(record: Record) -> float | None:
+    return None if record.ttft_ns is None else record.ttft_ns / 1e6
+
+
+def shift(first: Sequence[float], last: Sequence[float]) -> tuple[float, float]:
+    """`(ratio of medians, z)`: how much larger the last samples are. The z is Mann and Whitney's (1947), normal
+    approximation, ties given mean ranks."""
+    joined = np.concatenate([np.asarray(first), np.asarray(last)])
+    order = np.argsort(joined, kind="stable")
+    ranks = np.empty(len(joined))
+    ranks[order] = np.arange(1, len(joined) + 1)
+    _, group = np.unique(joined, return_inverse=True)
+    mean_ranks = np.bincount(group, weights=ranks) / np.bincount(group)
+    n, m = len(first), len(last)
+    u = float(mean_ranks[group][n:].sum()) - m * (m + 1) / 2
+    spread = math.sqrt(n * m * (n + m + 1) / 12)
+    middle = float(np.median(first))
+    ratio = float(np.median(last)) / middle if middle > 0 else 1.0
+    return ratio, (u - n * m / 2) / spread
+
+
+def _drift(seen: Seen) -> Finding:
+    """The short turns of the last third against those of the first."""
+    kept = [r for r in seen.of(SOAK) if r.labels.get("arm") == "short" and r.labels.get("wave") != RAMP]
+    good = sorted((r for r in kept if r.state is State.OK), key=lambda r: r.sent_ns)
+    third = len(good) // 3
+    values: dict[str, object] = {"samples_each": third}
+    drifted, open_ = [], False
+    for name, of in (("ttft_ms", _ttft), ("token_ms", token_ms)):
+        first = [t for r in good[:third] if (t := of(r)) is not None]
+        last = [t for r in good[len(good) - third :] if (t := of(r)) is not None]
+        if min(len(first), len(last)) < THIRD_MIN:
+            open_ = True
+            continue
+        ratio, z = shift(first, last)
+        grown = float(np.median(last) - np.median(first))
+        values |= {
+            f"{name}_first": six(float(np.median(first))),
+            f"{name}_last": six(float(np.median(last))),
+            f"{name}_ratio": six(ratio),
+            f"{name}_z": six(z),
+        }
+        if ratio >= DRIFT_RATIO and z >= DRIFT_Z and grown >= DRIFT_LEAST_MS[name]:
+            drifted.append(name)
+    if not seen.of(SOAK):
+        outcome = Outcome.NOT_RUN
+    elif drifted:
+        outcome = Outcome.FAIL
+    else:
+        outcome = Outcome.INCONCLUSIVE if open_ else Outcome.PASS
+    return _about(
+        "capacity.soak.drift",
+        outcome,
+        Bearing.SERVICE,
+        values=values | {"drifted": ", ".join(drifted) or None},
+        limit={"ratio": DRIFT_RATIO, "z": DRIFT_Z, "samples_each_min": THIRD_MIN},
+        evidence=cited([*good[:2], *good[-2:]]),
+        items=(6, 7),
+    )
+
+
+def _kv_idle(seen: Seen) -> Finding:
+    """Cache use after the idle phase against that before the gate. Gauges of an idle engine keep their last value, so
+    the scrape after the one last request counts, where there is one."""
+    started, finished = seen.dossier.started(IDLE), seen.dossier.finished(IDLE)
+    loaded = seen.dossier.started(LOAD)
+    values: dict[str, object] = {}
+    if started is None or finished is None:
+        outcome = Outcome.NOT_RUN
+    else:
+        begun, ended = started.at_ns, finished.at_ns
+        kv = window.gauge(seen.tables, window.KV_NAMES, begun, ended)
+        before = window.gauge(
+            seen.tables, window.KV_NAMES, loaded.at_ns if loaded else begun, (loaded.at_ns if loaded else begun) + 10**9
+        )
+        running = window.gauge(seen.tables, (window.RUNNING,), begun, ended)
+        rest = float(before[0]) if len(before) else 0.0
+        last = float(kv[-1]) if len(kv) else None
+        still = float(running[-1]) if len(running) else None
+        quiet_s = seconds(finished, "idle_s") or 0.0
+        values = {
+            "kv_before": six(rest) if len(before) else None,
+            "kv_after": None if last is None else six(last),
+            "running_after": still,
+            "idle_s": quiet_s,
+        }
+        if last is None or not seen.dossier.plan.service.exclusive or quiet_s < LENGTH_SHARE * seen.sizes.idle_s:
+            outcome = Outcome.INCONCLUSIVE
+        else:
+            outcome = Outcome.FAIL if last > rest + KV_SLACK or (still or 0.0) > 0 else Outcome.PASS
+    return _about(
+        "capacity.soak.kv_idle",
+        outcome,
+        Bearing.SERVICE,
+        values=values,
+        limit={"kv_growth": KV_SLACK},
+        evidence=metrics_cited(seen.tables, started.at_ns, finished.at_ns) if started and finished else (),
+        items=(6, 7, 8),
+    )
+
+
+def _memory(seen: Seen) -> Finding:
+    """Resident memory of the server's front process; others are not published, and some frontends publish none."""
+    records = seen.of(SOAK)
+    begun, ended = span(records)
+    seen_bytes = window.gauge(seen.tables, (window.MEMORY,), begun, ended) if records else np.array([])
+    third = len(seen_bytes) // 3
+    values: dict[str, object] = {"scrapes": len(seen_bytes)}
+    if not records:
+        outcome = Outcome.NOT_RUN
+    elif third < 2:
+        outcome = Outcome.INCONCLUSIVE
+    else:
+        ratio = float(np.median(seen_bytes[-third:]) / np.median(seen_bytes[:third]))
+        rising = float(np.mean(np.diff(seen_bytes) >= 0))
+        values |= {"memory_ratio": six(ratio), "rising_share": six(rising), "peak_gib": six(seen_bytes.max() / 2**30)}
+        outcome = Outcome.FAIL if ratio >= MEMORY_RATIO and rising >= MEMORY_RISING else Outcome.PASS
+    return _about(
+        "capacity.soak.memory",
+        outcome,
+        Bearing.SERVICE,
+        required=False,
+        values=values,
+        limit={"ratio": MEMORY_RATIO},
+        evidence=metrics_cited(seen.tables, begun, ended),
+        items=(7,),
+    )
+
+
+def _sentinels(seen: Seen) -> Finding:
+    """Prefixes that come again: once hit, they should stay in the cache while the load is one that is meant to hold."""
+    sent = sorted((r for r in seen.of(SOAK) if r.labels.get("arm") == "sentinel"), key=lambda r: r.sent_ns)
+    known = [r for r in sent if r.state is State.OK and r.cached_tokens is not None]
+    warmed: set[str] = set()
+    later: list[Record] = []
+    for record in known:
+        which = record.labels.get("sentinel", "")
+        if which in warmed:
+            later.append(record)
+        elif record.cached_tokens:
+            warmed.add(which)
+    evicted = [r for r in later if not r.cached_tokens]
+    if not sent:
+        outcome = Outcome.NOT_RUN
+    elif not later:
+        outcome = Outcome.INCONCLUSIVE
+    else:
+        often = len(evicted) >= EVICTED_MIN and len(evicted) > EVICTED_SHARE * len(later)
+        outcome = Outcome.FAIL if often else Outcome.PASS
+    return _about(
+        "capacity.soak.sentinels",
+        outcome,
+        Bearing.HITS,
+        required=False,
+        values={"sent": len(sent), "after_first_hit": len(later), "evicted": len(evicted)},
+        limit={"evicted_share": EVICTED_SHARE},
+        evidence=cited(evicted or later),
+        items=(6,),
+    )
+
+
+def _length(seen: Seen) -> Finding:
+    """A soak excludes only what it was long enough to show."""
+    held = seconds(seen.dossier.finished(SOAK), "held_s")
+    wanted = seen.sizes.soak_s
+    if seen.dossier.started(SOAK) is None:
+        outcome = Outcome.NOT_RUN
+    else:
+        outcome = Outcome.PASS if held is not None and held >= LENGTH_SHARE * wanted else Outcome.INCONCLUSIVE
+    finished = seen.dossier.finished(SOAK)
+    return _about(
+        "capacity.soak.length",
+        outcome,
+        Bearing.EVIDENCE,
+        values={"held_s": held, "stopped": (finished.stopped or None) if finished else None},
+        limit={"soak_s": wanted},
+        evidence=("profile.json#floors", "plan.yaml#load.soak"),
+        items=(6,),
+    )

@@ -1,0 +1,120 @@
+"""Concurrency: more and more requests at once, and after an overload the candidate cap, held again and again.
+
+What is tried next is `judge.capacity.next_step`'s to say; this loop sends, stores and asks.
+"""
+
+from collections.abc import AsyncIterator
+from functools import partial
+
+from signoff.collect.capacity import prompts
+from signoff.core.events import Event
+from signoff.core.record import Request
+from signoff.core.words import Outcome
+from signoff.judge.capacity import window
+from signoff.judge.capacity.level import RAMP, Level, client_tests, level
+from signoff.judge.capacity.next_step import Try, next_try, soak_streams
+from signoff.run.capacity_stage import Stage
+from signoff.run.capacity_work import Turns, Work
+from signoff.run.session import Events
+
+CHECK_EVERY, CHECKS_MAX = 8, 40
+"""Every eighth answer is kept, to a bound, and compared with what was asked."""
+LONGEST_HOLDS, LONGEST_S = 10.0, 600.0
+"""A load that does not see its requests within so many holds, or seconds, ends with those it saw."""
+
+
+async def climb(work: Work) -> Events:
+    turns = await work.turns()
+    seen: list[Level] = []
+    profile, plan = work.session.profile, work.session.plan
+    while not work.over and (wanted := next_try(seen, work.sizes, plan, profile)) is not None:
+        stage = work.stage(wanted.stage, wanted.streams)
+        async for event in hold(work, stage, wanted, turns):
+            yield event
+        seen.append(
+            level(
+                wanted.stage,
+                wanted.streams,
+                [r for r in stage.records if r.labels.get("arm") != "probe"],
+                [window.table_of(url, scrapes) for url, scrapes in stage.scrapes.items()],
+                plan.objective.limits,
+                requests_min=wanted.requests_min,
+                samples_min=min(profile.floors.latency_samples, wanted.requests_min),
+                stopped=stage.stopped,
+            )
+        )
+    work.soak_streams = soak_streams(seen, work.sizes)
+
+
+async def hold(work: Work, stage: Stage, wanted: Try, turns: Turns) -> AsyncIterator[Event]:
+    """One load, for its time and until it has seen its requests."""
+    clock, size = work.session.clock, work.sizes
+    yield stage.begin(
+        wanted.streams + wanted.requests_min,
+        streams=wanted.streams,
+        hold_s=wanted.hold_s,
+        requests_min=wanted.requests_min,
+        input_tokens=size.input_tokens,
+        shared_tokens=size.shared_tokens,
+        output_tokens=size.output_tokens,
+    )
+    async for event in stage.comes_back(partial(work.probe, stage.name)):
+        yield event
+    async for evidence in stage.scrape("before"):
+        yield evidence
+    begun_ns = clock.now_ns()
+    last_ns = begun_ns + int(max(LONGEST_HOLDS * wanted.hold_s, LONGEST_S) * 1e9)
+    until_ns = begun_ns + int(wanted.hold_s * 1e9)
+    maker = Turning(work, stage, wanted.streams, turns)
+    if not stage.ended:
+        async for event in stage.load(maker, streams=wanted.streams, until_ns=until_ns):
+            yield event
+    for _ in range(2):
+        missing = _missing(work, stage, wanted)
+        if stage.ended or not missing or clock.now_ns() >= last_ns:
+            break
+        maker.ramp()
+        async for event in stage.load(maker, streams=wanted.streams, requests=wanted.streams + missing):
+            yield event
+    async for evidence in stage.scrape("after"):
+        yield evidence
+    yield stage.finish(held_s=round((clock.now_ns() - begun_ns) / 1e9, 3))
+
+
+def _missing(work: Work, stage: Stage, wanted: Try) -> int:
+    """Requests that this load still must see: its least number, and as many again while the client's own numbers leave
+    a limit undecided."""
+    steady = [r for r in stage.records if r.labels.get("wave") not in (None, RAMP)]
+    if len(steady) < wanted.requests_min:
+        return wanted.requests_min - len(steady)
+    limits = work.session.plan.objective.limits
+    tests = client_tests(stage.records, limits, wanted.requests_min, work.session.profile.floors.latency_samples)
+    undecided = [t for t in tests if t.outcome is Outcome.INCONCLUSIVE and t.limit is not None and t.n]
+    return len(steady) if undecided else 0
+
+
+class Turning:
+    """Makes the turns of one load: the first of each wave are its ramp, every eighth answer is kept and compared."""
+
+    def __init__(self, work: Work, stage: Stage, streams: int, turns: Turns) -> None:
+        self._work, self._stage, self._streams, self._turns = work, stage, streams, turns
+        self._made = self._kept = 0
+        self._ramp_until = streams
+
+    def ramp(self) -> None:
+        """The next requests start together again."""
+        self._ramp_until = self._made + self._streams
+
+    def __call__(self, _: int) -> Request:
+        index, run = self._made, self._work.session.run_id
+        self._made += 1
+        keep = index % CHECK_EVERY == 0 and self._kept < CHECKS_MAX
+        self._kept += keep
+        fact = prompts.needle(run, self._stage.name, index)
+        messages = prompts.turn_messages(
+            self._work.corpus, self._turns.shared, self._turns.own, fact, run, self._stage.name, index
+        )
+        labels = {"wave": RAMP if index < self._ramp_until else "steady"}
+        if keep:
+            labels["expect"] = fact.value
+        return self._work.request(self._stage.name, messages, self._work.sizes.output_tokens, labels, keep=keep)
