@@ -34,6 +34,8 @@ class CacheConfig(Struct, frozen=True, kw_only=True):
     unit_label: str
     """The label it was read from."""
     retention: Literal["dense", "sparse", "unknown"]
+    pool_tokens: int | None
+    """Tokens that the KV pool of one engine holds."""
     engines: tuple[str, ...]
 
 
@@ -75,6 +77,7 @@ def cache_config(series: Mapping[str, float]) -> CacheConfig | None:
         unit=unit or None,
         unit_label=label if unit else "",
         retention=_retention(infos[0]),
+        pool_tokens=_count(infos[0].get("kv_cache_size_tokens", "")),
         engines=tuple(sorted({labels.get("engine", "0") for labels in infos})),
     )
 
@@ -84,10 +87,14 @@ _BOOLS = {"True": True, "False": False, "true": True, "false": False}
 
 def _unit(labels: Mapping[str, str]) -> tuple[int | None, str]:
     for name in UNIT_LABELS:
-        value = labels.get(name, "")
-        if value.isascii() and value.isdigit() and int(value[:9]) > 0 and len(value) <= 9:
-            return int(value), name
+        value = _count(labels.get(name, ""))
+        if value:
+            return value, name
     return None, ""
+
+
+def _count(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 12 else None
 
 
 def _retention(labels: Mapping[str, str]) -> Literal["dense", "sparse", "unknown"]:
@@ -100,8 +107,8 @@ def _retention(labels: Mapping[str, str]) -> Literal["dense", "sparse", "unknown
     return "dense" if interval == "None" else "sparse"
 
 
-def cache_counters(series: Mapping[str, float]) -> CacheCounters:
-    """The counters of one scrape."""
+def cache_counters(series: Mapping[str, float], created: Mapping[str, float] | None = None) -> CacheCounters:
+    """The counters of one scrape; `created` are its creation times, by key."""
 
     def total(*names: str, chosen: Callable[[dict[str, str]], bool] = lambda labels: True) -> float | None:
         for name in names:
@@ -126,5 +133,5 @@ def cache_counters(series: Mapping[str, float]) -> CacheCounters:
         running=total("vllm:num_requests_running"),
         waiting=total("vllm:num_requests_waiting"),
         drafting=any(key.startswith("vllm:spec_decode_") for key in series),
-        started_s=total("process_start_time_seconds", "vllm:prompt_tokens_created"),
+        started_s=total("process_start_time_seconds") or max((created or {}).values(), default=None),
     )

@@ -3,6 +3,8 @@
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from signoff.collect.control import Control
 from signoff.collect.prefix.arms import (
     OUTPUT_TOKENS,
@@ -10,6 +12,7 @@ from signoff.collect.prefix.arms import (
     Arm,
     Round,
     body_of,
+    echo_body,
     ladder_messages,
     round_arms,
     warmup_messages,
@@ -40,7 +43,7 @@ async def run_prefix(session: Session) -> Events:
         gate=Gate.PREFIX,
         at_ns=session.clock.now_ns(),
         conditions={"rounds": rounds, "asked_prompt_tokens": session.plan.prefix.prompt_tokens},
-        planned_requests=1 + rounds * ARMS,
+        planned_requests=2 + rounds * ARMS,
     )
     session.store.note(started)
     yield started
@@ -128,6 +131,11 @@ class _Loop:
             headers={"X-data-parallel-rank": rank} if rank else {},
         )
 
+    def _echo(self, cold: Arm, number: str, rank: str) -> Request:
+        """The cold prompt once more, asking how the server rendered it."""
+        request = self._request(cold, {"arm": "echo", "round": number}, rank)
+        return replace(request, stream=False, body=echo_body(cold, self.session.model))
+
     async def _send(self, request: Request) -> AsyncIterator[Event]:
         sent = await self.window.send(request)
         self._sent = sent
@@ -198,6 +206,9 @@ class _Loop:
                     yield event
                 done += 1
                 yield Progress(stage=STAGE, done=done, planned=rounds * ARMS)
+            if number == rounds - 1 and not self.stopped:
+                async for event in self._send(self._echo(arms[0], str(number + 1), rank)):
+                    yield event
 
     async def _token_cards(self, arms: list[Arm], requests: list[Request]) -> list[Evidence]:
         """The token ids of every prompt of a round, asked before its first request; later ones as a difference."""

@@ -136,6 +136,19 @@ def ladder_messages(run_id: str, words_count: int, number: int) -> tuple[dict[st
     return ({"role": "user", "content": f"{head} {words(words_count, run_id, 'ladder', number)} Say yes."},)
 
 
+def echo_body(arm: Arm, model: str) -> bytes:
+    """The body of a request whose answer tells the prompt's token ids as the server rendered them, where it can."""
+    return msgspec.json.encode(
+        {
+            "model": model,
+            "messages": list(arm.messages),
+            "max_tokens": 1,
+            "temperature": 0,
+            "return_token_ids": True,
+        }
+    )
+
+
 def body_of(arm: Arm, model: str, output_tokens: int) -> bytes:
     """The request body; greedy, streamed, usage asked for."""
     body: dict[str, Any] = {

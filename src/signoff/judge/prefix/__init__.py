@@ -21,14 +21,16 @@ def findings(dossier: Dossier) -> list[Finding]:
     caching = caching_of(view)
     if caching.on is False and not caching_needed(dossier):
         return nothing(Outcome.NOT_APPLICABLE)
+    hits = hits_expected(view, caching)
+    lost = hits.outcome is Outcome.FAIL
     return [
         caching_on(view, caching),
         unit_known(view),
-        hits_expected(view, caching),
+        hits,
         *control_zero(view),
         *control_valid(view),
-        channels_agree(view),
-        latency_effect(view),
+        channels_agree(view, lost),
+        latency_effect(view, lost),
         quiet(view),
         output_same(view),
         *arm_table(view),

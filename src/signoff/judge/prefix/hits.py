@@ -8,12 +8,14 @@ from msgspec import Struct
 
 from signoff.core.evidence import Value
 from signoff.core.finding import Finding
+from signoff.core.record import Record
 from signoff.core.rounding import six
 from signoff.core.words import Outcome
 from signoff.judge.prefix.caching import Caching
 from signoff.judge.prefix.expected import lawful
 from signoff.judge.prefix.made import made, rounds_needed
-from signoff.judge.prefix.trials import Trial, View
+from signoff.judge.prefix.trials import CHANNELS, Trial, View
+from signoff.read.answer import decoded, mapping_of
 
 GATED = ("warm", "replay")
 
@@ -81,6 +83,8 @@ def hits_expected(view: View, caching: Caching) -> Finding:
         "reason": reason,
         "rendered_otherwise": sum(rendered_otherwise(t) for t in view.trials),
         "observed_unit_tokens": observed_unit(decided),
+        "echo": echo(view),
+        "rivals": ", ".join(rivals(view)) if reason == "never_hits" else "",
     }
     shown = sorted_out.short or sorted_out.void or sorted_out.over or sorted_out.unknown or sorted_out.met
     return made(
@@ -121,7 +125,15 @@ def _unknown(view: View, trials: Sequence[Trial]) -> str:
     disturbed = next((t.disturbed for t in trials if t.disturbed), "")
     if disturbed:
         return disturbed
+    if dead_channels(view.trials):
+        return "counter_not_wired"
     return "channels_disagree" if any(len(t.witnesses) > 1 for t in trials) else "one_channel"
+
+
+def dead_channels(trials: Sequence[Trial]) -> list[str]:
+    """Channels that never say a hit where another channel says one."""
+    seen = [t.witnesses for t in trials if t.ok and any(t.witnesses.values())]
+    return [name for name in CHANNELS if any(name in said for said in seen) and not any(s.get(name) for s in seen)]
 
 
 def _why(view: View, found: Tally) -> str:
@@ -130,7 +142,7 @@ def _why(view: View, found: Tally) -> str:
     if found.void and not found.short:
         long = [t for t in found.void if t.ids is not None and len(t.ids) > unit]
         return "head_changed" if long else "below_unit"
-    if sum(rendered_otherwise(t) for t in found.short) * 2 > len(found.short):
+    if 2 * sum(rendered_otherwise(t) for t in found.short) > len(found.short) or echo(view) == "differs":
         return "head_changed"
     if all(t.arm == "warm" for t in found.short) and any(t.arm == "replay" for t in found.met):
         return "retention"
@@ -138,9 +150,42 @@ def _why(view: View, found: Tally) -> str:
         return "boundary"
     if all(t.expected is not None and t.expected.least - (t.hit or 0) == unit for t in found.short):
         return "boundary"
-    if found.met or any(t.hit for t in found.short) or any(t.moved and t.moved.preemptions for t in found.short):
+    if found.met or any(t.hit for t in found.short):
         return "evicted"
-    return "unexplained"
+    return "evicted" if rivals(view) == ["evicted"] else "never_hits"
+
+
+def rivals(view: View) -> list[str]:
+    """What can explain that prompts are looked up and never hit, those left out that this run refutes.
+
+    A pool that holds four prompts and more, with nobody else on the server, has no need to evict the last one."""
+    found = ["silently_disabled", "head_changed"]
+    longest = max((len(t.ids) for t in view.trials if t.ids is not None), default=0)
+    pool = view.config.pool_tokens if view.config is not None else None
+    if pool is None or pool < 4 * longest or any(t.moved and t.moved.preemptions for t in view.trials):
+        found.append("evicted")
+    return found
+
+
+def echo(view: View) -> str:
+    """Whether the server rendered a prompt as its tokeniser said: `same`, `differs`, or `not_offered`."""
+    said = set()
+    for record in view.echo:
+        cold = next((t.ids for t in view.of("cold") if str(t.round) == record.labels.get("round")), None)
+        told = _told_ids(view, record)
+        if told is not None and cold is not None:
+            said.add("same" if told == cold.tolist() else "differs")
+    return "differs" if "differs" in said else "same" if said else "not_offered"
+
+
+def _told_ids(view: View, record: Record) -> list[int] | None:
+    if not record.response_digest:
+        return None
+    try:
+        ids = mapping_of(decoded(view.dossier.blob(record.response_digest))[0]).get("prompt_token_ids")
+    except KeyError:
+        return None
+    return ids if isinstance(ids, list) and all(type(i) is int for i in ids) else None
 
 
 def rendered_otherwise(trial: Trial) -> bool:

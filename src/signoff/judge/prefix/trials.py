@@ -7,6 +7,7 @@ View
   rule      the cache model that expectations come from
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -19,7 +20,7 @@ from signoff.core.words import State
 from signoff.judge.prefix.expected import CacheModel, Expected, Ids, Rule, shared_tokens
 from signoff.judge.prefix.next_step import Pair, Unit, retention_of, unit_of
 from signoff.read.prefix_cache import CacheConfig, CacheCounters, cache_config, cache_counters
-from signoff.read.scrape import read_scrape
+from signoff.read.scrape import Scrape, read_scrape
 from signoff.read.token_list import unpack
 
 STAGE = "prefix.rounds"
@@ -80,7 +81,7 @@ class Trial(Struct, frozen=True, kw_only=True):
 
     @property
     def hit(self) -> int | None:
-        """What two channels or more agree on; `None` when no two do, or when two camps of two disagree."""
+        """What two channels agree on; `None` when no two do."""
         return agreed(self.witnesses)
 
     @property
@@ -95,14 +96,17 @@ class Trial(Struct, frozen=True, kw_only=True):
 
 
 def agreed(said: Mapping[str, int]) -> int | None:
-    """The value that most channels hold, at least two and more than any other value has."""
-    votes: dict[int, int] = {}
-    for value in said.values():
-        votes[value] = votes.get(value, 0) + 1
-    ranked = sorted(votes.items(), key=lambda vote: -vote[1])
-    if not ranked or ranked[0][1] < 2 or (len(ranked) > 1 and ranked[1][1] == ranked[0][1]):
+    """What the answer's own count and a counter both say; without the answer's count, what two counters say.
+
+    The counters come from one place, so however many they are, they do not outvote the answer."""
+    counted = [value for name, value in said.items() if name != "cached_tokens"]
+    own = said.get("cached_tokens")
+    if own is not None:
+        return own if own in counted else None
+    votes = Counter(counted).most_common(2)
+    if not votes or votes[0][1] < 2 or (len(votes) > 1 and votes[1][1] == votes[0][1]):
         return None
-    return ranked[0][0]
+    return votes[0][0]
 
 
 class View(Struct, frozen=True, kw_only=True):
@@ -115,6 +119,8 @@ class View(Struct, frozen=True, kw_only=True):
     scrapes: tuple[Evidence, ...]
     tokens: tuple[Evidence, ...]
     stopped: str
+    echo: tuple[Record, ...]
+    """Requests that asked the server for the prompt's token ids as it rendered them."""
     offered: frozenset[str]
     """Counter series that the server ever showed."""
 
@@ -130,13 +136,14 @@ def read_view(dossier: Dossier) -> View:
     """Everything the checks of this gate look at."""
     scrapes = [e for e in dossier.of_kind("scrape") if e.stage == STAGE]
     tokens = [e for e in dossier.of_kind("tokenize") if e.stage == STAGE]
-    series = {e.digest: _series(dossier, e) for e in scrapes if e.digest}
-    config = next((c for c in (cache_config(s) for s in series.values()) if c is not None), None)
+    read = {e.digest: _scrape(dossier, e) for e in scrapes if e.digest}
+    config = next((c for c in (cache_config(s.series) for s in read.values()) if c is not None), None)
+    series = {digest: cache_counters(s.series, s.created) for digest, s in read.items()}
     moves = _moves(scrapes, series)
     records = dossier.of_stage(STAGE)
     unit = unit_of(config, dossier.profile, _pairs(records, moves))
     rule = None
-    counters = [cache_counters(s) for s in series.values()]
+    counters = list(series.values())
     if unit.tokens is not None:
         rule = Rule(
             unit=unit.tokens,
@@ -152,6 +159,7 @@ def read_view(dossier: Dossier) -> View:
         rule=rule,
         scrapes=tuple(scrapes),
         tokens=tuple(tokens),
+        echo=tuple(r for r in records if r.labels.get("arm") == "echo"),
         stopped=finished.stopped if finished is not None else "unfinished",
         offered=frozenset(
             name for c in counters for name in CacheCounters.__struct_fields__ if getattr(c, name) is not None
@@ -159,11 +167,11 @@ def read_view(dossier: Dossier) -> View:
     )
 
 
-def _series(dossier: Dossier, card: Evidence) -> Mapping[str, float]:
+def _scrape(dossier: Dossier, card: Evidence) -> Scrape:
     try:
-        return read_scrape(dossier.blob(card.digest)).series
+        return read_scrape(dossier.blob(card.digest))
     except KeyError:
-        return {}
+        return Scrape(series={})
 
 
 def _token_ids(dossier: Dossier, cards: Sequence[Evidence]) -> dict[str, Ids]:
@@ -180,7 +188,7 @@ def _token_ids(dossier: Dossier, cards: Sequence[Evidence]) -> dict[str, Ids]:
     return {record: np.asarray(ids, dtype=np.int64) for record, ids in found.items() if ids is not None}
 
 
-def _moves(scrapes: Sequence[Evidence], series: Mapping[str, Mapping[str, float]]) -> dict[str, Moved]:
+def _moves(scrapes: Sequence[Evidence], series: Mapping[str, CacheCounters]) -> dict[str, Moved]:
     """Counter movements by record, over the servers that were scraped on both sides of it."""
     sides: dict[tuple[str, str], dict[str, CacheCounters]] = {}
     missing: set[str] = set()
@@ -191,7 +199,7 @@ def _moves(scrapes: Sequence[Evidence], series: Mapping[str, Mapping[str, float]
         if card.missing or card.digest not in series:
             missing.add(record)
             continue
-        sides.setdefault((record, when), {})[card.where] = cache_counters(series[card.digest])
+        sides.setdefault((record, when), {})[card.where] = series[card.digest]
     moves: dict[str, Moved] = {}
     for record in sorted({r for r, _ in sides} - missing):
         before, after = sides.get((record, "before"), {}), sides.get((record, "after"), {})

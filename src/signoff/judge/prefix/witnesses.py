@@ -7,19 +7,22 @@ from signoff.core.evidence import Value
 from signoff.core.finding import Finding
 from signoff.core.rounding import six
 from signoff.core.words import Outcome, Severity
+from signoff.judge.prefix.hits import dead_channels
 from signoff.judge.prefix.made import made
-from signoff.judge.prefix.trials import CHANNELS, Trial, View, agreed
+from signoff.judge.prefix.trials import CHANNELS, Trial, View
 from signoff.judge.summaries import paired_difference, quantile
 
 
-def channels_agree(view: View) -> Finding:
-    """`prefix.channels.agree`: every witness of a request's hits says the same, and none is dead."""
+def channels_agree(view: View, lost: bool = False) -> Finding:
+    """`prefix.channels.agree`: every witness of a request's hits says the same, and none is dead.
+
+    With `lost` the missing hits are proved already, and nothing more is wanted of witnesses that say nothing else."""
     clean = [t for t in view.trials if t.ok and not t.disturbed]
     heard = {name: [t for t in clean if name in t.witnesses] for name in CHANNELS}
     speaking = [name for name in CHANNELS if heard[name]]
     odd = [t for t in clean if len(set(t.witnesses.values())) > 1]
     with_hits = [t for t in clean if any(t.witnesses.values())]
-    dead = [name for name in speaking if with_hits and not any(t.witnesses.get(name) for t in with_hits)]
+    dead = dead_channels(clean)
     values: dict[str, Value] = {
         "requests": len(clean),
         "channels": ", ".join(speaking),
@@ -42,7 +45,14 @@ def channels_agree(view: View) -> Finding:
     if odd:
         first = odd[0]
         values |= {f"first_{name}": value for name, value in first.witnesses.items()}
-    return made("prefix.channels.agree", outcome, values, limit={"channels_min": 2}, evidence=view.cite(odd or clean))
+    return made(
+        "prefix.channels.agree",
+        outcome,
+        values,
+        limit={"channels_min": 2},
+        evidence=view.cite(odd or clean),
+        required=not (lost and values["reason"] == "no_hits"),
+    )
 
 
 def _first_disturbance(trials: Sequence[Trial]) -> str:
@@ -74,29 +84,30 @@ def quiet(view: View) -> Finding:
 
 
 def latency_pairs(view: View) -> list[tuple[Trial, Trial]]:
-    """Uncached and cached trials of a round: cold with the last warm question, changed head with the replay."""
+    """Uncached and cached trials of a round, paired in order: by the tokens they share, not by what was reported."""
     pairs: list[tuple[Trial, Trial]] = []
     for number in sorted({t.round for t in view.trials}):
-        of_round = {t.name: t for t in view.trials if t.round == number and t.ok and not t.record.disqualified}
-        warm = [t for name, t in sorted(of_round.items()) if t.arm == "warm"]
-        wanted = [(of_round.get("cold"), warm[-1] if warm else None)]
-        wanted.append((of_round.get("control_head"), of_round.get("replay")))
-        pairs += [
-            (slow, fast)
-            for slow, fast in wanted
-            if slow is not None and fast is not None and slow.ttft_ms is not None and fast.ttft_ms is not None
+        timed = [
+            t
+            for t in view.trials
+            if t.round == number and t.ok and not t.record.disqualified and t.ttft_ms is not None and t.expected
         ]
+        slow = [t for t in timed if t.expected is not None and t.expected.best == 0]
+        fast = [t for t in timed if t.expected is not None and t.expected.least > 0]
+        pairs += list(zip(slow, fast, strict=False))
     return pairs
 
 
-def latency_effect(view: View) -> Finding:
-    """`prefix.latency.effect`: cached prompts show their first token sooner than uncached ones of the same round."""
+def latency_effect(view: View, lost: bool = False) -> Finding:
+    """`prefix.latency.effect`: cached prompts show their first token sooner than uncached ones of the same round.
+
+    With `lost` the missing hits are proved already, and no effect is wanted of hits that are not there."""
     pairs = latency_pairs(view)
     slow = [six(a.ttft_ms) for a, _ in pairs if a.ttft_ms is not None]
     fast = [six(b.ttft_ms) for _, b in pairs if b.ttft_ms is not None]
     gap = paired_difference(slow, fast)
     uncached, cached = quantile(slow, 0.5), quantile(fast, 0.5)
-    hits = [b for _, b in pairs if agreed(b.witnesses) or max(b.witnesses.values(), default=0)]
+    hits = [b for _, b in pairs if any(b.witnesses.values())]
     values: dict[str, Value] = {
         "pairs": gap.n,
         "ttft_ms_uncached_p50": uncached.value,
@@ -126,7 +137,7 @@ def latency_effect(view: View) -> Finding:
         limit={"ttft_ms_saved_low_min": 0},
         evidence=view.cite([t for pair in pairs for t in pair]),
         severity=severity,
-        required=view.dossier.profile.cache.caching_required,
+        required=view.dossier.profile.cache.caching_required and not lost,
     )
 
 
