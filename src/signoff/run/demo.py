@@ -20,7 +20,7 @@ nodes:
     via: local
     address: {root}               # the simulated host's root folder, read instead of this machine's own
     container: kimi-k3
-    logs: [{root}/var/log/vllm.log]
+    logs: [/var/log/vllm.log]   # inside that root
 gates: [{gates}]
 objective:
   concurrency: {{target: 32, floor: 16, hold_s: 3}}
