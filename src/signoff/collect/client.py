@@ -5,6 +5,7 @@ servers commonly allow is not used again; one that dies under a request is that 
 """
 
 import asyncio
+import gc
 import resource
 import socket
 import ssl
@@ -28,6 +29,8 @@ from signoff.errors import SignoffError
 HANG_UP = "signoff: hang up"
 """`task.cancel(HANG_UP)` on a task inside `send` makes it return the record, state aborted, instead of raising."""
 SLICE_NS = 300_000
+COLLECTOR_THRESHOLDS = (50_000, 20, 50)
+"""Python's own make the collector walk every living record many times a second."""
 IDLE_S_MAX = 2.0
 """uvicorn, and so vLLM, closes a connection that idled 5 s; a request may not race that."""
 
@@ -54,11 +57,16 @@ class HttpClient:
         self._flying: dict[Flight, Connection | None] = {}
         self._ready: deque[Connection] = deque()
         self._draining = False
+        self._thresholds = gc.get_threshold()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def __aenter__(self) -> "HttpClient":
         self._loop = asyncio.get_running_loop()
         raise_file_limit()
+        self._thresholds = gc.get_threshold()
+        gc.collect()
+        gc.freeze()  # what is there now will stay: no collection walks it while the clock runs
+        gc.set_threshold(*COLLECTOR_THRESHOLDS)
         self.lag.start()
         return self
 
@@ -67,6 +75,7 @@ class HttpClient:
     ) -> None:
         self.abort()
         self.lag.stop()
+        gc.set_threshold(*self._thresholds)
         for connection in self._idle:
             connection.close()
         self._idle.clear()
