@@ -17,11 +17,14 @@ EVENT_STREAM = "text/event-stream; charset=utf-8"
 class Choice:
     """One answer: its tokens, and how far they have come."""
 
-    def __init__(self, index: int, thought: Thought, tokens: list[Token], call_ids: list[str]) -> None:
+    def __init__(
+        self, index: int, thought: Thought, tokens: list[Token], call_ids: list[str], reasoning_tokens: int
+    ) -> None:
         self.index, self.thought, self.tokens, self.call_ids = index, thought, tokens, call_ids
         self.sequence: Sequence | None = None
         self.finish: str | None = None
-        self.reasoning_tokens = sum(1 for token in tokens if token.field == "reasoning")
+        self.reasoning_tokens = reasoning_tokens
+        """As the server counts them from token ids, whatever becomes of their text."""
 
     @property
     def stop_reason(self) -> str | None:
@@ -123,6 +126,10 @@ class Answering:
         """The engine is through with one choice."""
         self.open -= 1
         if self.failed:
+            return
+        if reason == "reset":
+            self.failed = True
+            self.reply.reset()
             return
         if reason == "dead":
             self._dead()

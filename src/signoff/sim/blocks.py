@@ -95,6 +95,15 @@ class BlockPool:
                 if self._hash[block] is None:
                     self._free.move_to_end(block, last=False)
 
+    def evict_free(self) -> None:
+        """Forget what the free blocks cached."""
+        for block in self._free:
+            key = self._hash[block]
+            if key is not None:
+                del self._by_hash[key]
+                self._hash[block] = None
+                self.evictions += 1
+
     def forget(self) -> bool:
         """Empty the cache; refused, with False, while any block is held."""
         if len(self._free) != self.size:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from signoff.core.workload import rng
 from signoff.sim.blocks import chain
 from signoff.sim.metrics import Metrics
-from signoff.sim.misbehaviour import Misbehaviour
+from signoff.sim.misbehaviour import RESTART, Misbehaviour
 from signoff.sim.scheduler import Scheduler, Step
 from signoff.sim.sequences import Sequence
 from signoff.sim.settings import Settings
@@ -25,6 +25,7 @@ class Engine:
         self.dead = False
         self.hung = False
         self.on_death: Callable[[str], None] | None = None
+        self.on_hang: Callable[[], None] | None = None
         self._jitter: random.Random = rng("steps", settings.seed)
         self._wake = asyncio.Event()
         self._stopped = False
@@ -56,13 +57,13 @@ class Engine:
         self._wake.set()
 
     def die(self, why: str) -> None:
-        """Every open request ends with the engine's error, later ones are refused."""
+        """Every open request ends with the engine's error, or with a reset when the whole process goes."""
         self.dead = True
-        for sequence in [*self.scheduler.running, *self.scheduler.waiting]:
-            self.scheduler.end(sequence)
-            sequence.on_end(sequence, "dead")
         if self.on_death is not None:
             self.on_death(why)
+        for sequence in [*self.scheduler.running, *self.scheduler.waiting]:
+            self.scheduler.end(sequence)
+            sequence.on_end(sequence, "reset" if why == RESTART else "dead")
 
     async def run(self) -> None:
         """Step until stopped or dead."""
@@ -74,12 +75,14 @@ class Engine:
                 ready_s = self._now()
                 continue
             began_s = max(ready_s, self._now() - 0.05)
-            why = self.misbehaviour.fatal(self.scheduler, self._now() - self.began_s)
+            why = self.misbehaviour.fatal(self.scheduler)
             if why:
                 self.die(why)
                 return
-            if self.misbehaviour.hangs(self.scheduler, self._now() - self.began_s):
+            if self.misbehaviour.hangs(self.scheduler):
                 self.hung = True
+                if self.on_hang is not None:
+                    self.on_hang()
                 continue
             step = self.scheduler.step(self._now())
             for sequence in step.admitted:
@@ -100,7 +103,7 @@ class Engine:
         seconds = settings.step_ms / 1000
         seconds += (step.tokens - step.decoding) / self.misbehaviour.prefill_tokens_per_s()
         seconds += len(step.work) * settings.stream_us / 1e6
-        seconds *= self.misbehaviour.slowness(self._now() - self.began_s)
+        seconds *= self.misbehaviour.slowness()
         return seconds * (1 + settings.jitter_share * (self._jitter.random() - 0.5))
 
     def _finish(self, step: Step) -> None:
@@ -131,6 +134,8 @@ class Engine:
 
     def _end(self, sequence: Sequence, reason: str) -> None:
         self.scheduler.end(sequence, keep_blocks=self.misbehaviour.leaks())
+        if "prefix-evict" in self.settings.faults:
+            self.scheduler.pool.evict_free()
         shown = reason if reason in ("stop", "length", "abort", "error") else "stop"
         self.metrics.ended(sequence, shown, self._now())
         if reason != "abort":

@@ -45,7 +45,7 @@ _CAPACITY = _faults(
     (
         "conc-kv-small",
         "the KV pool holds about as many requests as the strength; more wait or are preempted",
-        8,
+        4,
         "streams",
     ),
     ("conc-slots", "max_num_seqs is the strength: more requests wait while KV is free", 8, "streams"),
@@ -64,6 +64,10 @@ _CAPACITY = _faults(
     ("soak-restart", "the server process restarts after this many requests: counters begin again", 120, "requests"),
     ("soak-foreign-traffic", "somebody else sends this many requests a second to the same server", 4, "requests/s"),
 )
+_CLIENT = _faults(
+    Gate.CAPACITY,
+    ("client-resubmits", "a caller beside us sends every request again: the counters hold twice as much", None, ""),
+)
 _PREFIX = _faults(
     Gate.PREFIX,
     ("prefix-off", "launched without prefix caching: queries stay flat", None, ""),
@@ -73,11 +77,11 @@ _PREFIX = _faults(
         None,
         "",
     ),
-    ("prefix-nonce", "something changes the head of every prompt before the cache sees it", None, ""),
+    ("prefix-nonce", "a stamp is put before every prompt behind the API, so that no two begin alike", None, ""),
     ("prefix-sparse", "states are kept at replay boundaries and junctions only", None, ""),
     ("prefix-dead-counter", "the cache works, its counters stay zero", None, ""),
     ("prefix-false-hit", "hits are reported for prompts that were never seen", None, ""),
-    ("prefix-evict", "the pool is so small that prefixes are evicted at once", None, ""),
+    ("prefix-evict", "whatever nobody holds is evicted from the prefix cache at once", None, ""),
 )
 _AGENT = _faults(
     Gate.AGENT,
@@ -105,7 +109,7 @@ _AGENT = _faults(
         "ms",
     ),
 )
-FAULTS: tuple[Fault, ...] = (*_ENVIRONMENT, *_CAPACITY, *_PREFIX, *_AGENT)
+FAULTS: tuple[Fault, ...] = (*_ENVIRONMENT, *_CAPACITY, *_PREFIX, *_AGENT, *_CLIENT)
 _BY_NAME = {fault.name: fault for fault in FAULTS}
 
 
@@ -155,9 +159,6 @@ def settings_with(faults: Sequence[str], *, seed: int = 1, base: Settings | None
         values["sparse"] = True
     if "conc-kv-small" in on:
         values |= _small_pool(base or Settings(), int(on["conc-kv-small"]))
-    if "prefix-evict" in on:
-        settings = base or Settings()
-        values |= {"kv_blocks": settings.window // settings.unit + settings.state_blocks + 2}
     return msgspec.structs.replace(base or Settings(), **values)
 
 

@@ -7,6 +7,7 @@ from signoff.sim.settings import Settings
 
 OOM = "torch.OutOfMemoryError"
 ILLEGAL = "torch.AcceleratorError"
+RESTART = "restart"
 
 
 class Misbehaviour:
@@ -16,7 +17,7 @@ class Misbehaviour:
         self._draw = rng("misbehaviour", settings.seed)
         self._ended = 0
 
-    def fatal(self, scheduler: Scheduler, age_s: float) -> str:
+    def fatal(self, scheduler: Scheduler) -> str:
         """Why the engine dies before its next step; empty: it lives."""
         limit = self.faults.get("long-oom")
         if limit is not None and any(len(s.prompt) > limit for s in self._next(scheduler)):
@@ -24,9 +25,10 @@ class Misbehaviour:
         after = self.faults.get("soak-engine-death")
         if after is not None and self._ended >= after:
             return ILLEGAL
-        return ""
+        after = self.faults.get("soak-restart")
+        return RESTART if after is not None and self._ended >= after else ""
 
-    def hangs(self, scheduler: Scheduler, age_s: float) -> bool:
+    def hangs(self, scheduler: Scheduler) -> bool:
         """Whether the engine stops stepping for good."""
         limit = self.faults.get("long-hang")
         if limit is not None and any(len(s.prompt) > limit for s in self._next(scheduler)):
@@ -40,7 +42,7 @@ class Misbehaviour:
     def prefill_tokens_per_s(self) -> float:
         return self.faults.get("conc-slow-prefill") or self.settings.prefill_tokens_per_s
 
-    def slowness(self, age_s: float) -> float:
+    def slowness(self) -> float:
         """Factor on step times: 1 when healthy, growing with the requests served under `soak-degrade`."""
         return 1.0 + self.faults.get("soak-degrade", 0.0) * self._ended
 

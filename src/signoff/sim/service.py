@@ -156,6 +156,7 @@ class Service:
             return
         if self.mouth.refuses(len(self.engine.scheduler.running) + len(self.engine.scheduler.waiting)):
             raise Refusal("Internal server error", None, 500, "InternalServerError")
+        asked.prompts = [self.mouth.headed(prompt, self.taken) for prompt in asked.prompts]
         answering = Answering(
             asked,
             self._choices(asked, request_id),
@@ -167,7 +168,10 @@ class Service:
         answering.break_after = self.mouth.breaks_after(asked.stream)
         reply.on_gone = lambda: answering.abort(self.engine)
         for choice in answering.choices:
-            self._submit(answering, choice, asked.prompts[choice.index // asked.n], request_id)
+            prompt = asked.prompts[choice.index // asked.n]
+            self._submit(answering, choice, prompt, request_id)
+            if "client-resubmits" in self.settings.faults:
+                self.unheard(prompt, [token.id for token in choice.tokens])
 
     def _choices(self, asked: Asked, request_id: str) -> list[Choice]:
         made = []
@@ -181,8 +185,10 @@ class Service:
         draw = rng("ids", self.settings.seed, request_id, index)
         thought = self.mouth.thought(think(question), question, request_id, prompt_tokens)
         tokens, finish = tokens_of(thought, question)
-        tokens, finish = self.mouth.tokens(tokens, finish, thought, request_id)
-        choice = Choice(index, thought, tokens, [f"chatcmpl-tool-{draw.getrandbits(64):016x}" for _ in thought.calls])
+        thoughts = sum(1 for token in tokens if token.field == "reasoning")
+        tokens = self.mouth.tokens(tokens, request_id)
+        names = [f"chatcmpl-tool-{draw.getrandbits(64):016x}" for _ in thought.calls]
+        choice = Choice(index, thought, tokens, names, thoughts)
         choice.finish = finish
         if asked.tools and self.settings.tool_parser:
             self.metrics.parsed_tools(asked.stream, bool(thought.calls))
@@ -204,6 +210,24 @@ class Service:
         )
         choice.sequence = sequence
         self.engine.submit(sequence)
+
+    def unheard(self, prompt: Ids, answer_ids: list[int]) -> None:
+        """A request of somebody else: it goes through the engine and the counters, and nobody here hears it."""
+        self.taken += 1
+        sequence = Sequence(
+            request_id=nonce("unheard", self.settings.seed, self.taken),
+            prompt=prompt,
+            answer_ids=answer_ids,
+            finish="length",
+            hashes=self.engine.hashes(self.mouth.cached_as(prompt, self.taken), ""),
+            salt="",
+            max_tokens=len(answer_ids),
+            arrived_s=self.engine.now_s,
+            on_tokens=lambda s, n: None,
+            on_end=lambda s, reason: None,
+        )
+        self.engine.submit(sequence)
+        self.metrics.answered("POST", "/v1/chat/completions", 200, 0.05, 4 * len(prompt), 0)
 
 
 def _digest(prompt: Ids) -> str:

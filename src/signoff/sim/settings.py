@@ -21,7 +21,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     window: int = WINDOW_TOKENS
     unit: int = 1536
     """Tokens of one KV block; also the alignment of prefix hits."""
-    kv_blocks: int = 8192
+    kv_blocks: int = 3287
     """Blocks in the pool, the null block not counted."""
     state_blocks: int = 3
     """Blocks a running request holds for its recurrent state, beside one per `unit` tokens; 0: not a hybrid."""
