@@ -4,6 +4,7 @@ Colours are the page's light palette; the page swaps them for its dark one befor
 """
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 from bokeh.core.enums import SizingModeType
 from bokeh.embed import json_item
 from bokeh.layouts import gridplot
-from bokeh.models import ColumnDataSource, HoverTool, Range1d
+from bokeh.models import ColumnDataSource, FixedTicker, HoverTool, NumeralTickFormatter, Range1d
 from bokeh.models.annotations import BoxAnnotation
 from bokeh.plotting import figure
 from bokeh.resources import INLINE
@@ -116,7 +117,10 @@ def _pane(label: str, shared: Any, height: int, y_range: Any = None, log: bool =
 
 
 def _latency(timeline: Timeline, word: Mapping[str, str], shared: Any) -> Any:
-    pane = _pane(f"{word['chart.latency']} (ms)", shared, 240, log=True)
+    lowest, highest = min(p.ms for p in timeline.points) / 1.3, max(p.ms for p in timeline.points) * 1.3
+    pane = _pane(f"{word['chart.latency']} (ms)", shared, 240, Range1d(start=lowest, end=highest), log=True)
+    pane.yaxis.ticker = FixedTicker(ticks=_ticks(lowest, highest))
+    pane.yaxis.formatter = NumeralTickFormatter(format="0,0.[00]")
     for group in dict.fromkeys(p.group for p in timeline.points):
         good = [p for p in timeline.points if p.ok and p.group == group]
         if good:
@@ -133,6 +137,14 @@ def _latency(timeline: Timeline, word: Mapping[str, str], shared: Any) -> Any:
         )  # fmt: skip
         pane.add_tools(_hover(drawn, word))
     return _legend(pane)
+
+
+def _ticks(lowest: float, highest: float) -> list[float]:
+    """Marks of a logarithmic axis: 1, 2 and 5 of every decade, or the decades alone when there are many."""
+    low, high = math.floor(math.log10(lowest)), math.ceil(math.log10(highest))
+    steps = (1, 2, 5) if high - low <= 3 else (1,)
+    marks = [step * 10.0**power for power in range(low, high + 1) for step in steps]
+    return [mark for mark in marks if lowest <= mark <= highest]
 
 
 def _source(points: Sequence[Any]) -> ColumnDataSource:

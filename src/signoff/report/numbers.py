@@ -109,7 +109,7 @@ def percent(share: float) -> str:
         return f"{int(hundredths)}{_NBSP}%"
     if hundredths >= 99.95:
         return f">{_NBSP}99.9{_NBSP}%"
-    return f"{hundredths:.3g}{_NBSP}%" if hundredths < 10 else f"{hundredths:.1f}{_NBSP}%"
+    return f"{hundredths:.2g}{_NBSP}%" if hundredths < 9.95 else f"{hundredths:.1f}{_NBSP}%"
 
 
 def duration(seconds: float) -> str:

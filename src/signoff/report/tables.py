@@ -33,7 +33,8 @@ def of_gate(gate: Gate, shown: Sequence[FindingView], dossier: Dossier, word: Wo
         made = [arms(dossier, word)]
     else:
         made = [kinds(dossier, word)]
-    grouped = by_subject([f for f in shown if not (gate is Gate.ENVIRONMENT and f.finding.bearing is Bearing.CHAIN)])
+    others = [f for f in shown if gate is not Gate.ENVIRONMENT or f.finding.bearing is not Bearing.CHAIN]
+    grouped = by_subject(others, word)
     return tuple(table for table in (*made, *grouped) if table.rows)
 
 
@@ -81,14 +82,14 @@ def _witnesses(finding: Finding) -> Cell:
     return Cell(text=digits(len(finding.evidence)) if finding.evidence else MISSING)
 
 
-def by_subject(shown: Sequence[FindingView]) -> tuple[Table, ...]:
+def by_subject(shown: Sequence[FindingView], word: Words) -> tuple[Table, ...]:
     """One table for each code that judged more than one subject: a row a subject, a column a value."""
     codes = dict.fromkeys(f.finding.code for f in shown)
     groups = {code: [f for f in shown if f.finding.code == code] for code in codes}
-    return tuple(_subjects(code, group) for code, group in groups.items() if len(group) > 1)
+    return tuple(_subjects(code, group, word) for code, group in groups.items() if len(group) > 1)
 
 
-def _subjects(code: str, group: Sequence[FindingView]) -> Table:
+def _subjects(code: str, group: Sequence[FindingView], word: Words) -> Table:
     values = dict.fromkeys(name for f in group for name in f.finding.values)
     folded = {f"{name}_{end}" for name in values for end in ("low", "high")}
     names = [name for name in values if name not in folded]
@@ -98,7 +99,7 @@ def _subjects(code: str, group: Sequence[FindingView]) -> Table:
     rows = tuple(
         (
             Cell(text=f.finding.subject or MISSING, href=f"#{f.anchor}"),
-            *(_measured(name, f.finding) for name in names),
+            *(_measured(name, f.finding, word) for name in names),
             *(Cell(text=quantity(name, f.finding.limit.get(name)), number=True) for name in apart),
             Cell(text=f.outcome_word, tone=f.tone),
         )
@@ -108,9 +109,9 @@ def _subjects(code: str, group: Sequence[FindingView]) -> Table:
     return Table(id=f"t-{code.replace('.', '-')}", caption=group[0].title, columns=columns, rows=rows)
 
 
-def _measured(name: str, finding: Finding) -> Cell:
+def _measured(name: str, finding: Finding, word: Words) -> Cell:
     value, limit = finding.values.get(name), finding.limit.get(name)
-    note = f"/ {quantity(name, limit)}" if limit is not None else ""
+    note = f"{word['label.limit'].lower()} {quantity(name, limit)}" if limit is not None else ""
     numeric = isinstance(value, int | float) and not isinstance(value, bool)
     return Cell(
         text=with_interval(name, finding.values), note=note, number=numeric, tone="" if value is not None else "missing"

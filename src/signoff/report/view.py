@@ -13,6 +13,7 @@ from signoff.core.finding import Finding
 from signoff.core.verdict import EXIT_CODES, Reason, Verdict
 from signoff.core.words import Gate, Outcome, VerdictName
 from signoff.judge.catalogue import CATALOGUE
+from signoff.judge.checklist import ITEMS
 from signoff.judge.judgement import Judgement
 from signoff.report import evidence_view, tables
 from signoff.report.headline import headline
@@ -98,7 +99,7 @@ def view(dossier: Dossier, judgement: Judgement, lang: str = "en") -> View:
         first_reason=told.first_reason,
         first_code=told.first_code,
         next_step=told.next_step,
-        subject_line=" · ".join(text for text in _established(verdict) if text) or word["value.unknown"],
+        subject_line=" · ".join(text for text in _established(verdict, word) if text) or word["value.unknown"],
         subject=_subject(dossier, verdict, word),
         accepted=_accepted(verdict, word),
         reasons=tuple(_reason(reason, flat, word) for reason in verdict.reasons),
@@ -133,9 +134,10 @@ def _banners(dossier: Dossier, verdict: Verdict, word: Mapping[str, str], senten
     return tuple(banners)
 
 
-def _established(verdict: Verdict) -> tuple[str | None, ...]:
+def _established(verdict: Verdict, word: Mapping[str, str]) -> tuple[str | None, ...]:
     told = verdict.subject
-    return told.model, told.gpus, told.layout, told.driver, told.platform
+    driver = f"{word['label.driver'].lower()} {told.driver}" if told.driver else None
+    return told.model, told.gpus, told.layout, driver, told.platform
 
 
 def _subject(dossier: Dossier, verdict: Verdict, word: Mapping[str, str]) -> tuple[Row, ...]:
@@ -263,9 +265,9 @@ def _checklist(verdict: Verdict, word: Mapping[str, str]) -> Table:
         (
             Cell(text=f"{line.item}. {word[f'item.{line.item}']}"),
             Cell(text=word[f"outcome.{line.outcome}"], tone=str(line.outcome)),
-            Cell(text=line.condition or MISSING),
+            Cell(text=line.condition.removeprefix(ITEMS[line.item]).strip(" ()") or MISSING),
             Cell(text=line.result or MISSING),
-            Cell(text=line.time or MISSING),
+            Cell(text=(line.time or MISSING).replace("T", " ").replace("Z", " UTC")),
             Cell(text=line.reviewer or MISSING),
         )
         for line in verdict.checklist

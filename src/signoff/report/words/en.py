@@ -178,7 +178,7 @@ WORDS: dict[str, str] = {
     "table.findings": "Findings of this gate",
     "table.checklist": "The thirteen items; a reviewer signs each after the verdict",
     "table.evidence": "What was observed, and what could not be",
-    "table.agent_note": "An answer that finished is not yet a right one; the findings above judge content.",
+    "table.agent_note": "An answer that finished is not yet a right one; the findings below judge its content.",
     "table.capacity_note": "Latencies of successful requests, each with its one-sided 95 % bounds. "
     "n 59 < 299: 59 samples, too few for an upper bound of that percentile.",
     "chart.latency": "Time to first token",
