@@ -7,11 +7,10 @@ import msgspec
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-import signoff
 from signoff.core.profile import DEMANDING_CLASSES, Profile
 from signoff.errors import SignoffError
 
-FOLDER = Path(signoff.__file__).parent / "profiles"
+FOLDER = Path(__file__).parents[1] / "profiles"
 PROFILE_BYTES_MAX = 1_000_000
 EXTENDS_MAX = 4
 """How many profiles may stand on each other by `extends`."""
