@@ -32,7 +32,7 @@ CHAIN = (
     ("image", "vllm/vllm-openai:kimi-k3", {"equals": "vllm/vllm-openai:kimi-k3"}, Outcome.PASS),
     ("vllm_build", "0.14.0+cu129", {"at_least": "0.14.0"}, Outcome.PASS),
     ("gpu", "8 x NVIDIA B300", {"one_of": "B200, B300, GB200, GB300"}, Outcome.PASS),
-    ("process", None, {"sources": 2}, Outcome.INCONCLUSIVE),
+    ("process", None, {"one_of": "vllm"}, Outcome.INCONCLUSIVE),
 )
 STAGES = (
     ("capacity.load", Gate.CAPACITY, 0, 4),
@@ -99,9 +99,12 @@ def findings(hostile: bool) -> list[Finding]:
             phase=Phase.LOAD if outcome is Outcome.FAIL else Phase.NA,
             values={
                 "observed": observed,
-                "sources": "/proc/driver/nvidia/version, nvidia-smi -q -x" if observed else 1,
+                "sources": 2 if observed else 1,
+                "readings": f"{observed} (/proc/driver/nvidia/version), {observed} (nvidia-smi)" if observed else None,
+                "missing": None if observed else "node probe: permission denied",
+                "reason": None if outcome is Outcome.PASS else "one independent source of two",
             },
-            limit=demand,
+            limit={**demand, "sources_least": 2, "source": "recipe"},
             evidence=(f"sha256:{digest(name.encode())}#L17", "profile.json#chain"),
             items=(2, 3),
         )
@@ -180,6 +183,26 @@ def findings(hostile: bool) -> list[Finding]:
             limit={"failure_rate": 0.05},
             subject=HOSTILE if hostile else "structured, streamed",
             items=(11,),
+        ),
+        Finding(
+            code="agent.one_tool.rate",
+            gate=Gate.AGENT,
+            outcome=Outcome.PASS,
+            bearing=Bearing.CALLS,
+            values={
+                "observed": "1 of 40",
+                "attempts": 40,
+                "failed": 1,
+                "failed_share": 0.025,
+                "share_low": 0.0006,
+                "share_high": 0.132,
+                "reason": None,
+                "streamed": "1 of 20",
+                "whole": "0 of 20",
+                "example": '{"city": "Zürich}',
+            },
+            limit={"failure_rate": 0.15},
+            items=(5, 11),
         ),
         Finding(code="agent.gateway.fields", gate=Gate.AGENT, outcome=Outcome.NOT_APPLICABLE, bearing=Bearing.CALLS),
     ]

@@ -54,8 +54,8 @@ def test_the_chain_shows_demand_observation_sources_and_outcome() -> None:
     chain = view(dossier(), judgement()).gates[0].tables[0]
     told = {row[0].text: [cell.text for cell in row[1:]] for row in chain.rows}
     assert told["CUDA runtime"][:2] == ["major 13", "12.9"]
-    assert told["CUDA runtime"][3] == "fail"
-    assert told["Chain process"][1] == MISSING
+    assert told["CUDA runtime"][2:] == ["2 of 2", "fail"]
+    assert told["Chain process"][1:3] == [MISSING, "1 of 2"]
     assert told["Chain process"][3] == "inconclusive"
 
 
@@ -74,7 +74,11 @@ def test_stage_arm_and_kind_tables_count_what_the_records_say() -> None:
     arms = {row[0].text: row for row in prefix.tables[0].rows}
     assert arms["warm"][-1].text.startswith("99")
     assert arms["cold"][-1].text.startswith("0")
-    assert agent.tables[0].rows[0][2].text == "20 / 20"
+    by_kind, by_lane = agent.tables[:2]
+    assert [cell.text.replace("\u00a0", " ") for cell in by_kind.rows[0]][1:] == [
+        "1 of 40", "2.5 % (0.06 % – 13.2 %)", "1 of 20", "0 of 20", "pass",
+    ]  # fmt: skip
+    assert by_lane.rows[0][2].text == "20 / 20"
 
 
 def test_a_server_that_tells_no_cached_tokens_is_not_shown_as_zero() -> None:

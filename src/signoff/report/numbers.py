@@ -13,7 +13,19 @@ MISSING = "—"
 _MINUS = "\u2212"
 _NBSP = "\u00a0"
 _STATISTICS = {"p50", "p90", "p95", "p99", "mean", "median", "min", "max", "low", "high", "sum", "total", "peak"}
-_STATISTICS |= {"before", "after", "first", "last", "target", "floor", "limit", "cold", "warm"}
+_STATISTICS |= {
+    "measured",
+    "high_water",
+    "before",
+    "after",
+    "first",
+    "last",
+    "target",
+    "floor",
+    "limit",
+    "cold",
+    "warm",
+}
 _PLAIN_UNITS = {
     "tokens": "tokens", "requests": "requests", "gpus": "GPUs", "streams": "streams", "blocks": "blocks",
     "days": "d", "hours": "h", "minutes": "min", "us": "µs", "celsius": "°C", "watts": "W",
@@ -38,6 +50,8 @@ def unit_of(name: str) -> str:
     if parts[-2:] == ["per", "hour"]:
         return "per_hour"
     last = parts[-1]
+    if len(parts) > 1 and parts[0] == "kv" and last not in _BYTES and last != "tokens":
+        return "usage"
     known = last in _PLAIN_UNITS or last in _BYTES or last in _SHARES or last in {"ms", "s", "ns", "percent"}
     return last if known else ""
 
@@ -45,7 +59,7 @@ def unit_of(name: str) -> str:
 def label_of(name: str) -> str:
     """`name` as words, its unit left out: `queue_ms_p99` is `queue p99`."""
     unit = unit_of(name)
-    parts = name.split("_")
+    parts = base_of(name).split("_")
     if unit in {"ms", "s", "ns", "us", "percent", *_BYTES} and unit in parts and len(parts) > 1:
         parts.remove(unit)
     return " ".join(_ACRONYMS.get(part, part) for part in parts)
@@ -77,13 +91,33 @@ def quantity(name: str, value: Value) -> str:
     return digits(value)
 
 
+def base_of(name: str) -> str:
+    """The name that intervals and limits of `name` go by: `ttft_ms_p99_measured` is `ttft_ms_p99`."""
+    return name.removesuffix("_measured")
+
+
+def bounds_of(name: str, values: Mapping[str, Value]) -> tuple[str, str] | None:
+    """The names of the interval's ends that stand beside `values[name]`: of the name itself, its base or its unit."""
+    for stem in (name, base_of(name), unit_of(name)):
+        if stem and f"{stem}_low" in values and f"{stem}_high" in values:
+            return f"{stem}_low", f"{stem}_high"
+    return None
+
+
 def with_interval(name: str, values: Mapping[str, Value]) -> str:
-    """`values[name]`, followed by its interval when `<name>_low` and `<name>_high` stand beside it."""
-    low, high = values.get(f"{name}_low"), values.get(f"{name}_high")
-    shown = quantity(name, values.get(name))
-    if low is None or high is None:
+    """`values[name]`, followed by its interval when both ends stand beside it."""
+    shown, ends = quantity(name, values.get(name)), bounds_of(name, values)
+    if ends is None or values.get(name) is None:
+        return shown
+    low, high = (values[end] for end in ends)
+    if low is None and high is None:
         return shown
     return f"{shown} ({quantity(name, low)} – {quantity(name, high)})"
+
+
+def is_empty(name: str, value: Value) -> bool:
+    """Whether a value says nothing: an empty text, or an absent one that is no measurement."""
+    return value == "" or (value is None and not unit_of(name))
 
 
 def digits(value: float) -> str:

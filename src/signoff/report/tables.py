@@ -9,13 +9,25 @@ from signoff.core.finding import Finding
 from signoff.core.record import Record
 from signoff.core.words import Bearing, Gate, Outcome, State
 from signoff.judge.summaries import Quantile, e2e_ms, inter_token, latency, quantile, rate
-from signoff.report.numbers import MISSING, digits, label_of, percent, quantity, with_interval
+from signoff.report.numbers import (
+    MISSING,
+    base_of,
+    bounds_of,
+    digits,
+    is_empty,
+    label_of,
+    percent,
+    quantity,
+    with_interval,
+)
 from signoff.report.parts import Cell, FindingView, Table
 
 Words = Mapping[str, str]
 STAGE_ROWS_MAX = 60
-_OBSERVED = ("observed", "value", "version", "found", "seen")
-_WITNESSES = ("source", "sources", "witness", "witnesses", "agreeing", "independent")
+COLUMNS_MAX = 9
+"""Columns of values in a table of subjects; the findings below hold all."""
+_CELLS = ("streamed", "whole", "alone", "together", "thinking_on", "thinking_off", "choice_auto", "choice_required")
+_ABOUT_SOURCES = ("sources_least", "source")
 
 
 def anchor(finding: Finding) -> str:
@@ -29,10 +41,10 @@ def of_gate(gate: Gate, shown: Sequence[FindingView], dossier: Dossier, word: Wo
         made = [chain(shown, word)]
     elif gate is Gate.CAPACITY:
         made = [stages(dossier, word)]
-    elif gate is Gate.PREFIX:
-        made = [arms(dossier, word)]
+    elif gate is Gate.PREFIX:  # the gate's own account of its arms is the better one
+        made = [] if any(f.finding.code == "prefix.arm.measured" for f in shown) else [arms(dossier, word)]
     else:
-        made = [kinds(dossier, word)]
+        made = [rates(shown, word), kinds(dossier, word)]
     others = [f for f in shown if gate is not Gate.ENVIRONMENT or f.finding.bearing is not Bearing.CHAIN]
     grouped = by_subject(others, word)
     return tuple(table for table in (*made, *grouped) if table.rows)
@@ -44,9 +56,9 @@ def chain(shown: Iterable[FindingView], word: Words) -> Table:
     rows = [
         (
             Cell(text=f.title, note=f.finding.subject, href=f"#{f.anchor}"),
-            Cell(text=_facts(f.finding.limit) or MISSING),
+            Cell(text=_facts({n: v for n, v in f.finding.limit.items() if n not in _ABOUT_SOURCES}) or MISSING),
             _observed(f.finding),
-            _witnesses(f.finding),
+            _witnesses(f.finding, word),
             Cell(text=f.outcome_word, tone=f.tone),
         )
         for f in shown
@@ -68,18 +80,19 @@ def _facts(facts: Mapping[str, Value]) -> str:
 
 
 def _observed(finding: Finding) -> Cell:
-    main = next((name for name in _OBSERVED if finding.values.get(name) is not None), "")
-    rest = {n: v for n, v in finding.values.items() if n != main and not n.startswith(_WITNESSES) and v is not None}
-    if main:
-        return Cell(text=quantity(main, finding.values[main]), note=_facts(rest))
-    return Cell(text=_facts(rest) or MISSING, tone="" if rest else "missing")
+    """What was observed, and below it the reason when it is no pass."""
+    seen, reason = finding.values.get("observed"), finding.values.get("reason")
+    note = str(reason) if reason and finding.outcome is not Outcome.PASS else ""
+    return Cell(text=quantity("observed", seen), note=note, tone="missing" if seen is None else "")
 
 
-def _witnesses(finding: Finding) -> Cell:
-    told = {name: value for name, value in finding.values.items() if name.startswith(_WITNESSES)}
-    if told:
-        return Cell(text=" · ".join(quantity(name, value) for name, value in told.items()))
-    return Cell(text=digits(len(finding.evidence)) if finding.evidence else MISSING)
+def _witnesses(finding: Finding, word: Words) -> Cell:
+    """How many independent sources said it, of how many that are demanded, and what each said."""
+    agreeing, least = finding.values.get("sources"), finding.limit.get("sources_least")
+    count = word["value.of"].format(k=quantity("n", agreeing), n=quantity("n", least)) if least else ""
+    readings, gaps = finding.values.get("readings"), finding.values.get("missing")
+    notes = [str(readings) if readings else "", f"{word['label.missing']}: {gaps}" if gaps else ""]
+    return Cell(text=count or quantity("n", agreeing), note=" · ".join(note for note in notes if note))
 
 
 def by_subject(shown: Sequence[FindingView], word: Words) -> tuple[Table, ...]:
@@ -90,11 +103,12 @@ def by_subject(shown: Sequence[FindingView], word: Words) -> tuple[Table, ...]:
 
 
 def _subjects(code: str, group: Sequence[FindingView], word: Words) -> Table:
-    values = dict.fromkeys(name for f in group for name in f.finding.values)
-    folded = {f"{name}_{end}" for name in values for end in ("low", "high")}
-    names = [name for name in values if name not in folded]
+    values = {name: value for f in group for name, value in f.finding.values.items()}
+    folded = {end for name in values for end in bounds_of(name, values) or ()}
+    said = {name for f in group for name, value in f.finding.values.items() if not is_empty(name, value)}
+    names = [name for name in values if name in said - folded][:COLUMNS_MAX]
     limits = dict.fromkeys(name for f in group for name in f.finding.limit)
-    apart = [name for name in limits if name not in values]
+    apart = [name for name in limits if name not in {base_of(n) for n in values}][: COLUMNS_MAX - len(names)]
     ordered = sorted(group, key=lambda f: _natural(f.finding.subject))
     rows = tuple(
         (
@@ -110,7 +124,7 @@ def _subjects(code: str, group: Sequence[FindingView], word: Words) -> Table:
 
 
 def _measured(name: str, finding: Finding, word: Words) -> Cell:
-    value, limit = finding.values.get(name), finding.limit.get(name)
+    value, limit = finding.values.get(name), finding.limit.get(base_of(name))
     note = f"{word['label.limit'].lower()} {quantity(name, limit)}" if limit is not None else ""
     numeric = isinstance(value, int | float) and not isinstance(value, bool)
     return Cell(
@@ -152,6 +166,32 @@ def arms(dossier: Dossier, word: Words) -> Table:
         rows.append(row)
     columns = tuple(word[f"label.{head}"] for head in heads)
     return Table(id="arms", caption=word["table.prefix"], columns=columns, rows=tuple(rows))
+
+
+def rates(shown: Iterable[FindingView], word: Words) -> Table:
+    """Every kind of agent sample: `k` of `n` failed, the rate with its interval and limit, and the same by lane."""
+    chosen = [f for f in shown if f.finding.code.endswith(".rate") and f.finding.values.get("attempts")]
+    cells = dict.fromkeys(name for f in chosen for name in _CELLS if f.finding.values.get(name) is not None)
+    rows = []
+    for f in chosen:
+        values = f.finding.values
+        failed = word["value.of"].format(k=quantity("n", values.get("failed")), n=quantity("n", values["attempts"]))
+        limit = f.finding.limit.get("failure_rate")
+        note = "" if limit is None else f"{word['label.limit'].lower()} {quantity('failure_rate', limit)}"
+        rows.append(
+            (
+                Cell(text=f.title, href=f"#{f.anchor}"),
+                Cell(text=failed, number=True),
+                Cell(text=with_interval("failed_share", values), note=note, number=True),
+                *(Cell(text=quantity(name, values.get(name)), number=True) for name in cells),
+                Cell(text=f.outcome_word, tone=f.tone),
+            )
+        )
+    heads = (word["label.kind"], word["label.failed"], word["label.failure_rate"])
+    columns = (*heads, *(label_of(name) for name in cells), word["label.outcome"])
+    return Table(
+        id="rates", caption=word["table.rates"], columns=columns, rows=tuple(rows), note=word["table.rates_note"]
+    )
 
 
 def kinds(dossier: Dossier, word: Words) -> Table:

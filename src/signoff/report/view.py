@@ -17,7 +17,16 @@ from signoff.judge.checklist import ITEMS
 from signoff.judge.judgement import Judgement
 from signoff.report import evidence_view, tables
 from signoff.report.headline import headline
-from signoff.report.numbers import MISSING, label_of, quantity, short_digest, with_interval
+from signoff.report.numbers import (
+    MISSING,
+    base_of,
+    bounds_of,
+    is_empty,
+    label_of,
+    quantity,
+    short_digest,
+    with_interval,
+)
 from signoff.report.parts import Cell, Example, FindingView, GateView, ReasonView, Row, Table
 from signoff.report.sentences import Sentences
 from signoff.report.timeline import Timeline, timeline
@@ -204,16 +213,16 @@ def _finding(finding: Finding, word: Mapping[str, str], sentences: Sentences) ->
 def _measured(finding: Finding) -> tuple[Row, ...]:
     """Measured values with their limits; an interval's ends stand with their value."""
     values, limits = finding.values, dict(finding.limit)
-    folded = {f"{name}_{end}" for name in values for end in ("low", "high") if f"{name}_{end}" in values}
+    folded = {end for name in values for end in bounds_of(name, values) or ()}
     rows = [
         Row(
             key=name,
             label=label_of(name),
             text=with_interval(name, values),
-            note=quantity(name, limits.pop(name)) if name in limits else "",
+            note=quantity(name, limits.pop(base_of(name))) if base_of(name) in limits else "",
         )
-        for name in values
-        if name not in folded
+        for name, value in values.items()
+        if name not in folded and not (is_empty(name, value) and base_of(name) not in limits)
     ]
     rows += [Row(key=name, label=label_of(name), text="", note=quantity(name, limits[name])) for name in limits]
     return tuple(rows)
