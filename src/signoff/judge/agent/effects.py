@@ -66,9 +66,9 @@ def effects(dossier: Dossier) -> list[Finding]:
         cause = Cause.GATEWAY if by_gateway else Cause.MODEL_PARSER
         return [_finding(Outcome.FAIL, values, (*cited, *_cards(dossier)), cause=cause)]
     if executed < EXECUTED_MIN:
-        return [_finding(Outcome.INCONCLUSIVE, values | {"reason": "too few calls came"}, cited, required=False)]
+        return [_finding(Outcome.INCONCLUSIVE, values | {"reason": "too_few_calls"}, cited, required=False)]
     if has_gateway and (through is None or not alone):
-        reason = "the server's count does not say what the gateway sent"
+        reason = "arrivals_not_countable"
         return [_finding(Outcome.INCONCLUSIVE, values | {"reason": reason}, cited, required=False)]
     return [_finding(Outcome.PASS, values, (*cited, *_cards(dossier)))]
 

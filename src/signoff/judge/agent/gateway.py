@@ -61,7 +61,7 @@ def _intact(dossier: Dossier, pack: Pack | None, direct: Kinds) -> Finding:
     if not found:
         return _finding(code, Outcome.NOT_RUN, Bearing.CALLS, {})
     if any(a.unread for a in found) or not all(direct.get(kind) for kind in KINDS if through[kind]):
-        reason = "bodies were not kept, or the same samples were not sent without the gateway"
+        reason = "bodies_not_kept" if any(a.unread for a in found) else "no_direct_lane"
         return _finding(code, Outcome.INCONCLUSIVE, Bearing.CALLS, {"attempts": len(found), "reason": reason})
     broken = {kind: contrast_of(direct.get(kind, ()), through[kind]) for kind in KINDS}
     worse = [kind for kind, c in broken.items() if c.b_failed * c.a > c.a_failed * c.b and c.differ(len(broken) + 1)]

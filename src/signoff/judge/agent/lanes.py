@@ -73,11 +73,11 @@ def _agree(kinds: Kinds) -> Finding:
         "where": name,
     }
     if not whole.a or not whole.b:
-        return _finding(code, Outcome.INCONCLUSIVE, values | {"reason": "only one lane was sent"})
+        return _finding(code, Outcome.INCONCLUSIVE, values | {"reason": "one_lane_only"})
     if worst.differ(len(contrasts)):
         broken = [a for a in groups[name] if a.failure is not None]
         return _finding(code, Outcome.FAIL, values, broken)
-    return _finding(code, Outcome.PASS, values)
+    return _finding(code, Outcome.PASS, values, everything)
 
 
 def _separate(dossier: Dossier, kinds: Kinds) -> Finding:
@@ -113,7 +113,7 @@ def _separate(dossier: Dossier, kinds: Kinds) -> Finding:
     if marked or lost or spoken or never:
         return _finding(code, Outcome.FAIL, values, [*marked, *lost, *spoken, *(silent if never else ())])
     if dossier.profile.reasoning_parser and len(thinking) < ANSWERS_MIN:
-        return _finding(code, Outcome.INCONCLUSIVE, values | {"reason": "too few answers with thinking on"}, answered)
+        return _finding(code, Outcome.INCONCLUSIVE, values | {"reason": "too_few_answers_with_thinking"}, answered)
     return _finding(code, Outcome.PASS, values, answered)
 
 

@@ -58,7 +58,7 @@ def _rate(
     if not dossier.of_stage(f"agent.{kind}"):
         return finding(Outcome.NOT_RUN, {"attempts": 0})
     if pack is None or card is None:
-        return finding(Outcome.INCONCLUSIVE, {"reason": "the samples of the run are not in the bundle"})
+        return finding(Outcome.INCONCLUSIVE, {"reason": "samples_not_kept"})
     counted = everything[: looked_at(len(everything), plan)]
     shown = counted or everything
     broken, unread = sum(a.failure is not None for a in shown), sum(bool(a.unread) for a in shown)
@@ -67,6 +67,7 @@ def _rate(
     values: dict[str, Value] = {
         "attempts": len(shown),
         "failed": broken,
+        "unread": unread,
         "failed_share": measured.share,
         "share_low": measured.low,
         "share_high": measured.high,
@@ -85,9 +86,9 @@ def _rate(
 def _outcome(counted: int, broken: int, unread: int, plan: Looks) -> tuple[Outcome, str]:
     """What cannot be read counts against whichever side it could help."""
     if plan.limit is None:
-        return Outcome.INCONCLUSIVE, "the plan gives no limit"
+        return Outcome.INCONCLUSIVE, "no_limit_in_plan"
     if not counted:
-        return Outcome.INCONCLUSIVE, "too few attempts for the first look"
+        return Outcome.INCONCLUSIVE, "first_look_not_reached"
     best, _ = settled(broken, counted, plan)
     worst, _ = settled(broken + unread, counted, plan)
     if best is Outcome.FAIL:
@@ -95,8 +96,8 @@ def _outcome(counted: int, broken: int, unread: int, plan: Looks) -> tuple[Outco
     if best is worst is Outcome.PASS:
         return Outcome.PASS, ""
     if unread:
-        return Outcome.INCONCLUSIVE, f"{unread} bodies were not kept"
-    return Outcome.INCONCLUSIVE, "these attempts prove neither side of the limit"
+        return Outcome.INCONCLUSIVE, "bodies_not_kept"
+    return Outcome.INCONCLUSIVE, "limit_inside_interval"
 
 
 def _cells(shown: Sequence[Judged]) -> dict[str, Value]:

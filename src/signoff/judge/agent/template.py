@@ -72,7 +72,7 @@ def _tools(dossier: Dossier) -> Finding:
     more, less = counted.get("with"), counted.get("without")
     values: dict[str, Value] = {"tokens_with": more, "tokens_without": less, "source": source}
     if more is None or less is None:
-        missing = next((card.missing for card in cards.values() if card.missing), "no count came")
+        missing = next((card.missing for card in cards.values() if card.missing), "no_count")
         return _finding(code, Outcome.INCONCLUSIVE, values | {"reason": missing[:300]}, cited)
     return _finding(code, Outcome.PASS if more > less else Outcome.FAIL, values, cited)
 

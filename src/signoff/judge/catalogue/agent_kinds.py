@@ -4,8 +4,8 @@ from signoff.core.words import Outcome
 from signoff.judge.catalogue.entry import Entry
 
 _MEASURED = (
-    "Fixed samples, streamed and whole, some alone and the rest together, each with a fresh end. Raw bodies are "
-    "kept and judged again. The rate is looked at only at sizes fixed beforehand; the error that the plan allows is shared "
+    "Fixed samples, streamed and whole, some alone, the rest together, each with a fresh end. Raw bodies are kept and "
+    "judged again. The rate is looked at only at sizes fixed beforehand; the error that the plan allows is shared "
     "equally among the looks, and the exact interval of each look is that much wider."
 )
 _SEEN = "{failed} of {attempts} failed ({share_low:.1%} to {share_high:.1%})"
@@ -13,7 +13,7 @@ _SENTENCES = {
     Outcome.PASS: f"{_SEEN}: proved at or under the limit of {{failure_rate:.1%}}.",
     Outcome.FAIL: f"{_SEEN}, above the limit of {{failure_rate:.1%}}; mostly {{worst}} ({{side}}): {{detail}}. "
     "As it came: {example}",
-    Outcome.INCONCLUSIVE: f"{_SEEN}; limit {{failure_rate}}: {{reason}}.",
+    Outcome.INCONCLUSIVE: "{failed} of {attempts} failed; not decided: {reason}.",
     Outcome.NOT_RUN: "No attempt of this kind was sent.",
 }
 
