@@ -31,7 +31,8 @@ def failed_launch(log: LaunchLog, fault: str) -> None:
             f"of {_total_gib(log):.2f} GiB of which 1.07 GiB is free. Process {log.pid + 2 + rank} has "
             f"{_total_gib(log) - 1.07:.2f} GiB memory in use. Of the allocated memory {_total_gib(log) - 4.4:.2f} GiB "
             "is allocated by PyTorch, and 812.50 MiB is reserved by PyTorch but unallocated. If reserved but "
-            "unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation."
+            "unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid "
+            "fragmentation."
         )
         frames: Frames = (
             ("v1/worker/gpu_worker.py", 512, "load_model"),
@@ -71,10 +72,10 @@ def _kv_too_small(log: LaunchLog) -> None:
     error = (
         f"ValueError: To serve at least one request with the model's max seq len ({window}), ({needed:.2f} GiB KV "
         f"cache is needed, which is larger than the available KV cache memory ({available:.2f} GiB). Based on the "
-        f"available memory, the estimated maximum model length is {int(blocks * 0.41 - 3) * log.settings.unit}. Try increasing "
-        "`gpu_memory_utilization` (which also controls CPU memory on the CPU backend) or decreasing `max_model_len` "
-        "when initializing the engine. See https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more "
-        "details."
+        f"available memory, the estimated maximum model length is {int(blocks * 0.41 - 3) * log.settings.unit}. Try "
+        "increasing `gpu_memory_utilization` (which also controls CPU memory on the CPU backend) or decreasing "
+        "`max_model_len` when initializing the engine. See "
+        "https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more details."
     )
     frames = (
         ("v1/engine/core.py", 1488, "run_engine_core"),

@@ -6,8 +6,9 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -161,16 +162,29 @@ class Server:
             service.unheard(prompt, answer)
 
 
-async def run(
-    faults: Sequence[str], *, port: int, gateway_port: int, root: Path, seed: int, announce: bool = True
-) -> int:
+Announce = Callable[[bool, int, int, Path], None]
+"""Told once: whether it serves, its port, the gateway's port (0: none), the fake root."""
+
+
+def announce_to_people(serves: bool, port: int, gateway_port: int, root: Path) -> None:
+    if serves:
+        print(f"simulated vLLM on http://127.0.0.1:{port}, gateway on http://127.0.0.1:{gateway_port}", flush=True)
+    else:
+        print("the simulated server failed to start, as its fault wants", flush=True)
+    print(f"host root {root}, launch log {root / LOG}", flush=True)
+
+
+def announce_to_parent(serves: bool, port: int, gateway_port: int, root: Path) -> None:
+    print(f"{READY if serves else FAILED} {port} {gateway_port}", flush=True)
+
+
+async def run(faults: Sequence[str], *, port: int, gateway_port: int, root: Path, seed: int, announce: Announce) -> int:
     """Serve until told to stop; returns the exit code, 1 when the launch failed."""
     settings, host = launched(faults, seed)
     server = Server(settings, host, root)
     await server.start(port)
     if server.service is None:
-        if announce:
-            print(f"{FAILED} {server.port} 0", flush=True)
+        announce(False, server.port, 0, root)
         await server.stop()
         return 1
     gateway = Gateway(settings, f"http://127.0.0.1:{server.port}")
@@ -180,8 +194,7 @@ async def run(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.over.set)
-    if announce:
-        print(f"{READY} {server.port} {front.port}", flush=True)
+    announce(True, server.port, front.port, root)
     await server.over.wait()
     await front.stop()
     await gateway.stop()
@@ -190,13 +203,27 @@ async def run(
 
 
 def serve_forever(
-    faults: Sequence[str], port: int, *, gateway_port: int = 0, root: Path, seed: int = 1, announce: bool = True
+    faults: Sequence[str],
+    port: int,
+    *,
+    gateway_port: int = 0,
+    root: Path | None = None,
+    seed: int = 1,
+    announce: Announce = announce_to_people,
 ) -> int:
     """Run the service in this process until SIGTERM or SIGINT; returns the exit code.
 
-    Prints one line, `ready PORT GATEWAY_PORT` or `failed PORT 0`, unless `announce` is off.
+    Without `root` the fake host lies in a temporary folder that goes with the process. SignoffError for an unknown
+    fault or a port that is taken.
     """
-    return uvloop.run(run(faults, port=port, gateway_port=gateway_port, root=root, seed=seed, announce=announce))
+    with tempfile.TemporaryDirectory(prefix="signoff-sim-") as folder:
+        place = root or Path(folder) / "root"
+        try:
+            return uvloop.run(
+                run(faults, port=port, gateway_port=gateway_port, root=place, seed=seed, announce=announce)
+            )
+        except OSError as error:
+            raise SignoffError(f"port {port} or {gateway_port}: {error}", "Give another port, or 0.") from None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -208,7 +235,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--fault", action="append", default=[])
     given = parser.parse_args(arguments)
     try:
-        return serve_forever(given.fault, given.port, gateway_port=given.gateway_port, root=given.root, seed=given.seed)
+        return serve_forever(
+            given.fault,
+            given.port,
+            gateway_port=given.gateway_port,
+            root=given.root,
+            seed=given.seed,
+            announce=announce_to_parent,
+        )
     except SignoffError as error:
         print(error, file=sys.stderr)
         return error.exit_code
