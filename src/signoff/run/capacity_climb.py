@@ -88,7 +88,8 @@ def _missing(work: Work, stage: Stage, wanted: Try) -> int:
     if len(steady) < wanted.requests_min:
         return wanted.requests_min - len(steady)
     limits = work.session.plan.objective.limits
-    tests = client_tests(stage.records, limits, wanted.requests_min, work.session.profile.floors.latency_samples)
+    samples_min = min(work.session.profile.floors.latency_samples, wanted.requests_min)
+    tests = client_tests(stage.records, limits, wanted.requests_min, samples_min)
     undecided = [t for t in tests if t.outcome is Outcome.INCONCLUSIVE and t.limit is not None and t.n]
     return len(steady) if undecided else 0
 

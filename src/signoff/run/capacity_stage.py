@@ -10,7 +10,7 @@ from typing import Any
 from signoff.collect.control import Control
 from signoff.collect.load import closed_loop
 from signoff.core.events import Event, EvidenceTaken, Progress, RecordTaken, StageFinished, StageStarted
-from signoff.core.evidence import Value
+from signoff.core.evidence import Evidence, Value
 from signoff.core.record import Exchange, Record, Request
 from signoff.core.words import Gate, State
 from signoff.run.session import Session
@@ -20,6 +20,8 @@ LOST_SPARE = 8
 SETTLE_S = 0.15
 """The server counts a request a moment after its last byte has left: the border scrape waits for that."""
 SCRAPE_TIMEOUT_S = 5.0
+LOOKS, LOOK_S = 5, 30.0
+"""Scrapes inside a hold that is shorter than this; longer ones are left to the scraper."""
 COMES_BACK_TRIES, COMES_BACK_PAUSE_S = 3, 0.4
 LOST = (State.REFUSED, State.RESET)
 HUNG = (State.STALLED, State.TIMEOUT)
@@ -117,18 +119,29 @@ class Stage:
         """One scrape of every server, raw, as evidence of this stage."""
         if at == "after" and not self.session.stop.is_set():
             await asyncio.sleep(SETTLE_S)
+        for evidence in await self._scraped(at):
+            yield EvidenceTaken(evidence=evidence)
+
+    async def _scraped(self, at: str) -> list[Evidence]:
+        taken = []
         for url in self.session.plan.metrics_urls():
             answer = await self.control.get(url, SCRAPE_TIMEOUT_S)
-            taken_ns = self.session.clock.now_ns()
-            store = self.session.store
+            store, taken_ns = self.session.store, self.session.clock.now_ns()
             about: dict[str, Any] = {"kind": "scrape", "source": "GET /metrics", "where": url, "stage": self.name}
             about |= {"taken_ns": taken_ns, "conditions": {"at": at}}
             if answer.ok:
                 self.scrapes.setdefault(url, []).append((taken_ns, answer.body))
-                evidence = store.keep(answer.body, **about, media_type="text/plain")
+                taken.append(store.keep(answer.body, **about, media_type="text/plain"))
             else:
-                evidence = store.miss(answer.error or f"HTTP {answer.status}", **about)
-            yield EvidenceTaken(evidence=evidence)
+                taken.append(store.miss(answer.error or f"HTTP {answer.status}", **about))
+        return taken
+
+    async def _look(self, until_ns: int, taken: list[Evidence]) -> None:
+        """A few scrapes between now and `until_ns`: the scraper's one a second is too few for a hold of seconds."""
+        begun_ns, clock = self.session.clock.now_ns(), self.session.clock
+        for look in range(1, LOOKS + 1):
+            await clock.sleep_until(begun_ns + (until_ns - begun_ns) * look // (LOOKS + 1))
+            taken += await self._scraped("during")
 
     async def comes_back(self, probe: Callable[[int], Request]) -> AsyncIterator[Event]:
         """After a loss: a few single requests; when none succeeds the stage is over before it loads anything."""
@@ -157,6 +170,9 @@ class Stage:
         until_ns: int | None = None,
     ) -> AsyncIterator[Event]:
         """Keep `streams` requests in flight; every record is appended before it is yielded."""
+        looks: list[Evidence] = []
+        short = until_ns is not None and until_ns - self.session.clock.now_ns() <= LOOK_S * 1e9
+        looking = asyncio.ensure_future(self._look(until_ns, looks)) if short and until_ns is not None else None
         with _linked(self.session.stop, self.stop):
             flow = closed_loop(
                 self.session.client,
@@ -169,7 +185,11 @@ class Stage:
             )
             async for exchange in flow:
                 yield self._take(exchange)
+                while looks:
+                    yield EvidenceTaken(evidence=looks.pop(0))
                 yield Progress(stage=self.name, done=len(self.records), planned=requests or 0)
+        if looking is not None:
+            looking.cancel()
 
     def _noted(self, request: Request) -> Request:
         if request.keep:

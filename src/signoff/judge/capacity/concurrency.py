@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from signoff.core.evidence import Value
 from signoff.core.finding import Finding
 from signoff.core.rounding import six
-from signoff.core.words import Bearing, Cause, Gate, Outcome, Phase, State
+from signoff.core.words import Bearing, Cause, Gate, Outcome, Phase, Severity, State
 from signoff.judge import summaries
 from signoff.judge.capacity import window
 from signoff.judge.capacity.level import LIMITS, Level
@@ -43,7 +43,7 @@ def _judged(seen: Seen, wanted: int) -> tuple[Outcome, Level | None]:
         return Outcome.PASS, next((x for x in climbed if x.streams == most), None)
     below = [x for x in seen.levels if x.streams <= wanted and x.outcome is Outcome.FAIL]
     if below:
-        return Outcome.FAIL, max(below, key=lambda x: (bool(x.resource), -x.streams))
+        return Outcome.FAIL, max(below, key=lambda x: (bool(x.resource), x.streams))
     at = next((x for x in climbed if x.streams == wanted), None)
     if at is not None:
         return (Outcome.NOT_RUN if at.why == "no_requests" else Outcome.INCONCLUSIVE), at
@@ -135,9 +135,9 @@ def _cap(seen: Seen) -> Finding:
         phase=Phase.CONCURRENCY,
         resource=returned[0].resource if returned else "",
         values={
-            "overload_at": over.streams if over else None,
-            "overload_resource": (over.resource or None) if over else None,
-            "cap": cap,
+            "overload_at": over.streams if over else "none",
+            "overload_resource": (over.resource or "none") if over else "none",
+            "cap": "none" if cap is None else cap,
             "holds": len(holds),
             "held": len(passed),
             "returned": len(returned),
@@ -211,11 +211,13 @@ def _reuse(seen: Seen) -> Finding:
         outcome = Outcome.INCONCLUSIVE
     else:
         outcome = Outcome.INCONCLUSIVE if share > (wanted or 0.0) + REUSE_SLACK else Outcome.PASS
+    short = share is not None and share < (wanted or 0.0) - REUSE_SLACK
     return Finding(
         code="capacity.concurrency.reuse",
         gate=Gate.CAPACITY,
         outcome=outcome,
         bearing=Bearing.EVIDENCE,
+        severity=Severity.WARN if short else Severity.FAIL,
         required=share is not None,
         phase=Phase.CONCURRENCY,
         values={"reuse_share_measured": share, "shared_tokens": seen.sizes.shared_tokens},

@@ -26,12 +26,14 @@ class Try(Struct, frozen=True, kw_only=True):
 
 
 def next_try(seen: Sequence[Level], sizes: Sizes, plan: Plan, profile: Profile) -> Try | None:
-    """Climb the ladder; after the first load that fails, hold the highest that did not, as often as the profile says;
-    `None` when nothing is left to try."""
-    climbed = [level for level in seen if level.stage.startswith(CLIMB)]
-    if overload(seen) is None:
-        tried = {level.streams for level in climbed}
+    """Climb the ladder. After the first load that fails (and the floor, where that was lower) hold the highest that did
+    not fail, as often as the profile says. `None` when nothing is left to try."""
+    tried = {level.streams for level in seen if level.stage.startswith(CLIMB)}
+    over, floor = overload(seen), plan.objective.concurrency.floor
+    if over is None:
         return next((_climb(n, sizes, plan, profile) for n in sizes.levels if n not in tried), None)
+    if over.streams < floor and floor not in tried and not over.stopped:
+        return _climb(floor, sizes, plan, profile)  # a short step that failed proves nothing about the floor yet
     cap = candidate(seen)
     held = sum(level.stage.startswith(CAP) for level in seen)
     if cap is None or held >= profile.floors.holds_after_overload:
@@ -40,7 +42,7 @@ def next_try(seen: Sequence[Level], sizes: Sizes, plan: Plan, profile: Profile) 
         stage=f"{CAP}.{cap}.{held + 1}",
         streams=cap,
         hold_s=sizes.hold_s,
-        requests_min=profile.floors.concurrency_requests,
+        requests_min=requests_min(cap, plan, profile),
     )
 
 

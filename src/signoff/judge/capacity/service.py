@@ -61,7 +61,7 @@ def death(seen: Seen) -> Death | None:
     """Where the service was lost first, by the loop's own word or by a start time that changed; `None`: it lived."""
     ended = [e for e in seen.dossier.events if isinstance(e, StageFinished) and e.gate is Gate.CAPACITY and e.stopped]
     first = next((e for e in ended if e.stopped in (LOST, HUNG)), None)
-    silent = next((r for r in seen.of("capacity.idle") if r.state is not State.OK and speaks(r)), None)
+    silent = next((r for r in seen.dossier.of_stage("capacity.idle") if r.state is not State.OK and speaks(r)), None)
     if first is None and silent is None:
         return _restart(seen)
     stage = first.stage if first is not None else "capacity.idle"

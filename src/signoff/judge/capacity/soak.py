@@ -15,7 +15,7 @@ from signoff.judge.capacity.pressure import pressure
 from signoff.judge.capacity.stages import Seen, argument, cited, metrics_cited, seconds
 
 SOAK, IDLE, LOAD = "capacity.soak", "capacity.idle", "capacity.load"
-THIRD_MIN = 20
+THIRD_MIN = 8
 """Requests in the first and the last third each, or drift cannot be told from noise."""
 DRIFT_RATIO, DRIFT_Z = 1.3, 3.3
 """The last third is slower by so much, and by so many standard errors (one chance in two thousand)."""

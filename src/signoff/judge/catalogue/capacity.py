@@ -150,7 +150,7 @@ ENTRIES: tuple[Entry, ...] = (
         measured="The load is cut to the highest that held and held again, as often as the profile says.",
         changes="All holds at the cap within the limits.",
         sentences={
-            PASS: "The cap of {cap} held {held} of {holds} times; overload at {overload_at}.",
+            PASS: "No overload returned: overload at {overload_at}, cap {cap}, {held} of {holds} holds held.",
             FAIL: "The bottleneck came back at the cap of {cap}: {returned} of {holds} holds failed, bound by "
             "{resource} (overload at {overload_at} by {overload_resource}).",
             OPEN: "The holds at the cap of {cap} are open: {held} of {holds} held, {limit_holds} are needed.",
