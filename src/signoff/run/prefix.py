@@ -1,5 +1,6 @@
 """The loop of the prefix gate: preconditions, then rounds of arms, one request at a time on an idle server."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from signoff.collect.prefix.arms import (
     Round,
     body_of,
     echo_body,
+    held_body,
     ladder_messages,
     round_arms,
     warmup_messages,
@@ -30,6 +32,8 @@ from signoff.run.session import Events, Session
 
 STAGE = "prefix.rounds"
 IDLE_WAIT_S, IDLE_LOOK_S = 10.0, 0.2
+HEAD_START_NS = 50_000_000
+"""How long past a cold prompt's first token the second of two held requests waits."""
 FAILURES_MAX = 6
 """Requests in a row that may fail before the service counts as lost."""
 ARMS = 8
@@ -75,8 +79,10 @@ class _Loop:
         self.stopped = ""
         self.found: dict[str, Value] = {}
         self.output_tokens = OUTPUT_TOKENS_THINKING if session.profile.reasoning_parser else OUTPUT_TOKENS
-        self._count = self._failed = 0
+        self._count = self._failed = self._cold_ns = 0
         self._sent: Sent | None = None
+        self._hits: list[int] = []
+        """Hits of the warm and replayed requests, where the server tells."""
 
     async def events(self) -> AsyncIterator[Event]:
         if not await self._idle():
@@ -131,10 +137,26 @@ class _Loop:
             headers={"X-data-parallel-rank": rank} if rank else {},
         )
 
-    def _echo(self, cold: Arm, number: str, rank: str) -> Request:
-        """The cold prompt once more, asking how the server rendered it."""
-        request = self._request(cold, {"arm": "echo", "round": number}, rank)
-        return replace(request, stream=False, body=echo_body(cold, self.session.model))
+    async def _last_looks(self, cold: Arm, number: str, rank: str) -> AsyncIterator[Event]:
+        """The cold prompt once more, asking how the server rendered it; and, when nothing ever hit, twice at a time:
+        what hits only while another request holds it is evicted as soon as it is let go."""
+        echo = self._request(cold, {"arm": "echo", "round": number}, rank)
+        async for event in self._send(replace(echo, stream=False, body=echo_body(cold, self.session.model))):
+            yield event
+        if self.stopped or not self._hits or any(self._hits):
+            return
+        first = self._request(cold, {"arm": "held", "turn": "first", "round": number}, rank)
+        first = replace(first, body=held_body(cold, self.session.model))
+        second = self._request(cold, {"arm": "held", "turn": "second", "round": number}, rank)
+        holding = asyncio.ensure_future(self.window.send(first))
+        now_ns = self.session.clock.now_ns()
+        await self.session.clock.sleep_until(now_ns + int(1.2 * self._cold_ns) + HEAD_START_NS)
+        async for event in self._send(second):
+            yield event
+        sent = await holding
+        for card in (*sent.before.cards, *sent.after.cards):
+            yield EvidenceTaken(evidence=card)
+        yield RecordTaken(exchange=sent.exchange)
 
     async def _send(self, request: Request) -> AsyncIterator[Event]:
         sent = await self.window.send(request)
@@ -145,6 +167,11 @@ class _Loop:
         yield RecordTaken(exchange=sent.exchange)
         for card in sent.after.cards:
             yield EvidenceTaken(evidence=card)
+        pair, arm = pair_of(sent), request.labels["arm"]
+        if pair is not None and arm in ("warm", "replay"):
+            self._hits.append(pair[1])
+        if arm == "cold":
+            self._cold_ns = sent.record.ttft_ns or self._cold_ns
         if self.session.stop.is_set():
             self.stopped = "interrupted"
         elif self._failed >= FAILURES_MAX:
@@ -207,7 +234,7 @@ class _Loop:
                 done += 1
                 yield Progress(stage=STAGE, done=done, planned=rounds * ARMS)
             if number == rounds - 1 and not self.stopped:
-                async for event in self._send(self._echo(arms[0], str(number + 1), rank)):
+                async for event in self._last_looks(arms[0], str(number + 1), rank):
                     yield event
 
     async def _token_cards(self, arms: list[Arm], requests: list[Request]) -> list[Evidence]:

@@ -19,6 +19,7 @@ WARM_QUESTIONS = 3
 OUTPUT_TOKENS = 16
 OUTPUT_TOKENS_THINKING = 96
 """A model that thinks first must come to the answer too."""
+OUTPUT_TOKENS_HELD = 64
 CONTROLS = ("head", "tools", "salt")
 
 
@@ -147,6 +148,12 @@ def echo_body(arm: Arm, model: str) -> bytes:
             "return_token_ids": True,
         }
     )
+
+
+def held_body(arm: Arm, model: str) -> bytes:
+    """The body of a request that holds its blocks for a while: it goes on to the asked length."""
+    body = msgspec.json.decode(body_of(arm, model, OUTPUT_TOKENS_HELD))
+    return msgspec.json.encode(body | {"ignore_eos": True})
 
 
 def body_of(arm: Arm, model: str, output_tokens: int) -> bytes:

@@ -84,6 +84,7 @@ def hits_expected(view: View, caching: Caching) -> Finding:
         "rendered_otherwise": sum(rendered_otherwise(t) for t in view.trials),
         "observed_unit_tokens": observed_unit(decided),
         "echo": echo(view),
+        "held_hit_tokens": view.held,
         "rivals": ", ".join(rivals(view)) if reason == "never_hits" else "",
     }
     shown = sorted_out.short or sorted_out.void or sorted_out.over or sorted_out.unknown or sorted_out.met
@@ -150,21 +151,17 @@ def _why(view: View, found: Tally) -> str:
         return "boundary"
     if all(t.expected is not None and t.expected.least - (t.hit or 0) == unit for t in found.short):
         return "boundary"
-    if found.met or any(t.hit for t in found.short):
+    if found.met or any(t.hit for t in found.short) or (view.held or 0) >= unit:
         return "evicted"
-    return "evicted" if rivals(view) == ["evicted"] else "never_hits"
+    return "never_hits"
 
 
 def rivals(view: View) -> list[str]:
     """What can explain that prompts are looked up and never hit, those left out that this run refutes.
 
-    A pool that holds four prompts and more, with nobody else on the server, has no need to evict the last one."""
+    What misses even while another request holds the same prompt was not evicted."""
     found = ["silently_disabled", "head_changed"]
-    longest = max((len(t.ids) for t in view.trials if t.ids is not None), default=0)
-    pool = view.config.pool_tokens if view.config is not None else None
-    if pool is None or pool < 4 * longest or any(t.moved and t.moved.preemptions for t in view.trials):
-        found.append("evicted")
-    return found
+    return found if view.held == 0 else [*found, "evicted"]
 
 
 def echo(view: View) -> str:

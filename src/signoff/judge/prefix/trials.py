@@ -121,6 +121,8 @@ class View(Struct, frozen=True, kw_only=True):
     stopped: str
     echo: tuple[Record, ...]
     """Requests that asked the server for the prompt's token ids as it rendered them."""
+    held: int | None
+    """Hits of a prompt that another request was just holding; `None` when that was not tried or not told."""
     offered: frozenset[str]
     """Counter series that the server ever showed."""
 
@@ -161,6 +163,7 @@ def read_view(dossier: Dossier) -> View:
         tokens=tuple(tokens),
         echo=tuple(r for r in records if r.labels.get("arm") == "echo"),
         stopped=finished.stopped if finished is not None else "unfinished",
+        held=_held(records, moves),
         offered=frozenset(
             name for c in counters for name in CacheCounters.__struct_fields__ if getattr(c, name) is not None
         ),
@@ -243,6 +246,16 @@ def _pairs(records: Sequence[Record], moves: Mapping[str, Moved]) -> list[Pair]:
         if record.state is State.OK and record.prompt_tokens is not None and hit is not None:
             pairs.append((record.prompt_tokens, round(hit)))
     return pairs
+
+
+def _held(records: Sequence[Record], moves: Mapping[str, Moved]) -> int | None:
+    for record in records:
+        if record.labels.get("arm") == "held" and record.labels.get("turn") == "second" and record.state is State.OK:
+            if record.cached_tokens is not None:
+                return record.cached_tokens
+            counted = moves[record.id].hits if record.id in moves else None
+            return None if counted is None else round(counted)
+    return None
 
 
 def _trials(
