@@ -100,7 +100,7 @@ def vllm_other(host: Host) -> Host:
 
 
 def flag_missing(host: Host) -> Host:
-    return structs.replace(host, options=_without(host, "kv-cache-dtype", "attention-config"))
+    return structs.replace(host, options=_without(host, "kv-cache-dtype", "no-enable-flashinfer-autotune"))
 
 
 def flag_contradicts(host: Host) -> Host:

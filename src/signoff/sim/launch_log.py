@@ -85,16 +85,17 @@ class LaunchLog:
         )
 
     def _configuration(self) -> str:
-        s = self.settings
+        s, options = self.settings, self.host.options
         parser = s.reasoning_parser or ""
         return (
             f"Initializing a V1 LLM engine (v{s.version}) with config: model='{s.root}', speculative_config=None, "
             f"tokenizer='{s.root}', skip_tokenizer_init=False, tokenizer_mode=kimi_k3, revision=None, "
             f"tokenizer_revision=None, trust_remote_code=True, dtype=torch.bfloat16, max_seq_len={s.window}, "
-            f"download_dir=None, load_format=fastsafetensors, tensor_parallel_size={self.ranks}, "
+            f"download_dir=None, load_format={options.get('load-format', 'auto')}, tensor_parallel_size={self.ranks}, "
             "pipeline_parallel_size=1, data_parallel_size=1, decode_context_parallel_size=1, dcp_comm_backend=ag_rs, "
             "disable_custom_all_reduce=False, quantization=compressed-tensors, enforce_eager=False, "
-            "kv_cache_dtype=fp8, device_config=cuda, structured_outputs_config=StructuredOutputsConfig(backend='auto', "
+            f"kv_cache_dtype={options.get('kv-cache-dtype', 'auto')}, device_config=cuda, "
+            "structured_outputs_config=StructuredOutputsConfig(backend='auto', "
             f"disable_any_whitespace=False, reasoning_parser='{parser}', enable_in_reasoning=False), seed=0, "
             f"served_model_name={s.model}, enable_prefix_caching={s.prefix_caching}, enable_chunked_prefill=True, "
             "pooler_config=None, compilation_config={'mode': <CompilationMode.VLLM_COMPILE: 3>, 'cudagraph_mode': "

@@ -26,7 +26,7 @@ def link(
     sentences: Mapping[Outcome, str] = {
         PASS: passed,
         FAIL: failed,
-        UNCLEAR: title + " on {subject}: not proved: {reason}. Read: {readings}.",
+        UNCLEAR: title + " on {subject}: not proved: {reason}. Read: {readings}; not read: {missing}.",
     }
     return Entry(
         code=f"environment.chain.{name}",
@@ -52,7 +52,7 @@ CHAIN: tuple[Entry, ...] = (
         passed="The build on {subject} is for {observed}, by {sources} independent sources.",
         failed="The build on {subject} is for {observed}; the profile wants {equals}.",
         mend="Deploy the image that the profile names, or judge by the profile of this platform.",
-        look="Probe the node where the server's process and packages can be read; on a CPU build take profile vllm-cpu.",
+        look="Probe where the server's process and packages can be read; on a CPU build take profile vllm-cpu.",
     ),
     link(
         "driver",
@@ -64,7 +64,7 @@ CHAIN: tuple[Entry, ...] = (
         changes="A driver at or above the floor, loaded after a reboot, read from two sources.",
         passed="Driver {observed} is loaded on {subject} ({flavour} module), at or above {floor}.",
         failed="Driver {observed} on {subject}: {reason}.",
-        mend="Install an R580 or newer data-center driver on the host and reboot; no setting of the server replaces it.",
+        mend="Install an R580 or newer data-center driver and reboot the host; no setting of the server replaces it.",
         look="Probe the host itself: /proc/driver/nvidia/version must be readable and nvidia-smi must answer.",
     ),
     link(
@@ -202,7 +202,7 @@ CHAIN: tuple[Entry, ...] = (
             UNCLEAR: "Driver on disk of {subject}: {reason}.",
         },
         next_step={
-            FAIL: "Reboot into the installed driver, or install the loaded one again and hold the package; then run anew.",
+            FAIL: "Reboot into the installed driver, or install the loaded one again and hold it; then run anew.",
             UNCLEAR: "Probe the host itself, where modinfo is.",
         },
     ),
@@ -214,8 +214,10 @@ CHAIN: tuple[Entry, ...] = (
         measured="The probe of each node.",
         changes="A transport to every node.",
         sentences={PASS: "All {nodes} nodes gave their evidence.", UNCLEAR: "Not every node gave evidence: {reason}."},
-        next_step={UNCLEAR: "Name every node in the plan with a transport that reaches it, or run the probe by hand there "
-                            "and give its document in a folder (via: file)."},
+        next_step={
+            UNCLEAR: "Name every node in the plan with a transport that reaches it, or run the probe there by hand and "
+            "give its document in a folder (via: file)."
+        },
     ),
     Entry(
         code="environment.nodes.agree",

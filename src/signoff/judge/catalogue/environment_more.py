@@ -19,7 +19,7 @@ ENTRIES: tuple[Entry, ...] = (
             FAIL: "Fabric of {subject}: {reason} ({states}).",
             UNCLEAR: "Fabric of {subject}: {reason}.",
         },
-        next_step={FAIL: "Start the Fabric Manager of the driver's release and wait for Completed.", UNCLEAR: PROBE_HOST},
+        next_step={FAIL: "Start the driver's own Fabric Manager and wait for Completed.", UNCLEAR: PROBE_HOST},
     ),
     Entry(
         code="environment.host.foreign",
@@ -142,7 +142,7 @@ ENTRIES: tuple[Entry, ...] = (
         measured="The profile's sources.",
         changes="A profile checked again.",
         sentences={
-            PASS: "Profile {profile} ({status}, {scope}) by {version}, checked on {checked_on}, {age_days} days ago: {url}",
+            PASS: "Profile {profile} ({status}, {scope}) by {version}, read on {checked_on} ({age_days} days): {url}",
             UNCLEAR: "Profile {profile} names no source.",
         },
         next_step={UNCLEAR: "Use a profile that names its sources."},
@@ -168,7 +168,7 @@ ENTRIES: tuple[Entry, ...] = (
         matters="Then only the network keeps others out.",
         measured="GET /v1/models without a key.",
         changes="A key on the server, or a gateway that is the only way in.",
-        sentences={PASS: "A caller without a key gets HTTP {status}.", UNCLEAR: "A caller without a key got no answer."},
+        sentences={PASS: "Without a key a caller gets HTTP {status}.", UNCLEAR: "Without a key no answer came."},
         next_step={UNCLEAR: "Let the server answer."},
     ),
     Entry(
@@ -180,8 +180,9 @@ ENTRIES: tuple[Entry, ...] = (
         changes="--revision and --code-revision, or a local copy.",
         sentences={
             PASS: "Remote code on {subject}: trusted {trusted}, revision {revision}.",
+            FAIL: "{subject} runs code of the checkpoint at no pinned revision.",
             UNCLEAR: "Remote code on {subject}: the launch was not read.",
         },
-        next_step={UNCLEAR: "Probe the node of the server."},
+        next_step={FAIL: "Pin --revision and --code-revision.", UNCLEAR: "Probe the node of the server."},
     ),
 )  # fmt: skip

@@ -27,10 +27,8 @@ def image(scene: Scene, view: NodeView, link: Link) -> Finding:
     elif view.server_fact("image_id").readings and view.server_fact("image_id").value is None:
         wrong = "the container runs another image than the one that now has its tag"
     elif digest is None and link.demand.get("digest"):
-        if store_read:
-            wrong = "the image has a tag and no digest: nobody can pull the same again"
-        else:
-            unclear = "no digest was read"
+        # A tag is pushed again and again: without a digest it does not say which image runs.
+        unclear = "the image store holds no digest for it, only a tag" if store_read else "no digest was read"
     values: dict[str, Value] = {
         "digest": digest,
         "image_id": view.server_fact("image_id").value,

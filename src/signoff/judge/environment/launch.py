@@ -147,25 +147,27 @@ def _layout(scene: Scene, view: NodeView) -> Finding:
     sizes = sizes_of(view)
     world = sizes["tp"] * sizes["pp"] * sizes["dp"]
     least = -(-world // max(1, len(scene.nodes)))
-    code, bearing = "environment.launch.layout", Bearing.LAUNCH
+    code = "environment.launch.layout"
     if "cuda" not in scene.profile.platforms:
-        return about(code, Outcome.NOT_APPLICABLE, bearing, subject=view.name, required=False)
+        return about(code, Outcome.NOT_APPLICABLE, Bearing.LAUNCH, subject=view.name, required=False)
     count = len({row.uuid for row in view.probe.gpus if row.uuid}) if view.probe is not None else 0
     count = count or (len(view.smi.gpus) if view.smi is not None else 0)
     known = count > 0 and launch_of(view) is not None
     outcome = Outcome.INCONCLUSIVE if not known else Outcome.PASS if count >= least else Outcome.FAIL
+    # Nodes are built with 1, 2, 4, 8 or 16 GPUs: any other number means that one is gone, not that too many are asked.
+    lost = count & (count - 1) != 0
     layout = " ".join(f"{name.upper()}{size}" for name, size in sizes.items() if size > 1) or "one GPU"
     values: dict[str, Value] = {"gpus": count or None, "layout": layout, "nodes": len(scene.nodes)}
     return about(
         code,
         outcome,
-        bearing,
+        Bearing.HOST if lost else Bearing.LAUNCH,
         subject=view.name,
         values=values,
         limit={"gpus_least": least},
         evidence=_cited(view),
         items=(3,),
-        cause=Cause.TOPOLOGY,
+        cause=Cause.HARDWARE if lost else Cause.TOPOLOGY,
     )
 
 

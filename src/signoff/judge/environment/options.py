@@ -151,11 +151,11 @@ def strategy(sizes: dict[str, int]) -> str:
 
 
 def sizes_of(view: NodeView) -> dict[str, int]:
-    """Tensor, pipeline and data parallel sizes: of the log, else of the options; 1 when neither says."""
+    """Tensor, pipeline and data parallel sizes: of the options, else of the log; 1 when neither says."""
     entry, launch = view.last_log(), launch_of(view)
     sizes = {}
     for name in ("tp", "pp", "dp"):
         logged = getattr(entry.log, name) if entry is not None else None
         said = numbers(launch.options.get(SHORT[name], "")) if launch is not None else ()
-        sizes[name] = logged or (said[0] if said else 1)
+        sizes[name] = said[0] if said else logged or 1
     return sizes

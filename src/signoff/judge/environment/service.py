@@ -3,7 +3,7 @@
 from signoff.core.evidence import Value
 from signoff.core.finding import Finding
 from signoff.core.instants import iso_utc
-from signoff.core.words import Bearing, Cause, Outcome, Severity
+from signoff.core.words import Bearing, Outcome, Severity
 from signoff.judge.environment.options import launch_of
 from signoff.judge.environment.scene import NodeView, Scene, about
 
@@ -117,12 +117,12 @@ def _dev_endpoints(scene: Scene, view: NodeView) -> Finding:
     return about(
         "environment.exposure.dev_endpoints",
         outcome,
-        Bearing.LAUNCH,
+        Bearing.NOTE,
         subject=view.name,
+        required=False,
         values={"shown_by": "; ".join(shown) or None, "reason": None if looked else view.blind},
         evidence=(*view.cited, *(f"sha256:{e.digest}#L{n.line}" for e, n in noted[:3])),
-        severity=Severity.WARN if shown else Severity.FAIL,
-        cause=Cause.TOPOLOGY,
+        severity=Severity.WARN if shown else Severity.INFO,
     )
 
 
@@ -152,7 +152,7 @@ def _remote_code(scene: Scene, view: NodeView) -> Finding:
     loose = trusted and not revision and not local
     return about(
         "environment.exposure.remote_code",
-        Outcome.PASS if launch is not None else Outcome.INCONCLUSIVE,
+        Outcome.INCONCLUSIVE if launch is None else Outcome.FAIL if loose else Outcome.PASS,
         Bearing.NOTE,
         subject=view.name,
         values={"trusted": trusted if launch is not None else None, "revision": revision, "loose": loose},
