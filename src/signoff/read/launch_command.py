@@ -258,7 +258,9 @@ _ENV_VALUE = re2.compile(r"^\s*value:\s*(?P<value>.*?)\s*$")
 
 def _manifest(text: str) -> LaunchCommand:
     """Image, environment and arguments of the first model server in a Kubernetes or compose file, read by lines."""
-    image, name, words, env, listing = "", "", [], {}, ""
+    words: list[_Token] = []
+    env: dict[str, str] = {}
+    image = name = listing = ""
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip().startswith("#"):
             continue

@@ -89,7 +89,6 @@ def _which() -> re2.Set:
 
 
 _WHICH = _which()
-_CONFIG_SIZES = (("tp", "tensor_parallel_size"), ("pp", "pipeline_parallel_size"), ("dp", "data_parallel_size"))
 
 
 def _whole(text: str | None) -> int | None:
@@ -231,12 +230,9 @@ class Facts:
             )
         )
 
-    def layout(self, name: str, config_key: str) -> int | None:
+    def layout(self, key: str) -> int | None:
         """A parallel size: as the engine resolved it, else as it was asked for."""
-        return _whole(self.config.get(config_key)) or _whole(self.arguments.get(config_key))
-
-    def sizes(self) -> dict[str, int | None]:
-        return {name: self.layout(name, key) for name, key in _CONFIG_SIZES}
+        return _whole(self.config.get(key)) or _whole(self.arguments.get(key))
 
     def answers(self) -> tuple[HttpCount, ...]:
         return tuple(

@@ -149,7 +149,7 @@ def _switch(text: str | None) -> bool | None:
 
 def _banner(text: str) -> NvidiaSmi:
     gpus: list[dict[str, object]] = []
-    processes = []
+    processes: list[GpuProcess] = []
     for number, row in enumerate(text.split("\n"), 1):
         row = row.rstrip("\r")
         if (found := _ROW.search(row)) and len(gpus) < GPUS_MAX:
@@ -286,65 +286,69 @@ def _xml(text: str) -> NvidiaSmi:
     except (ParseError, DefusedXmlException, ValueError, RecursionError) as error:
         return NvidiaSmi(format="xml", error=str(error)[:TEXT_MAX])
 
-    def said(node: Element, *paths: str) -> str:
-        for path in paths:
-            value = (node.findtext(path) or "").strip().split(" [Deprecated")[0]
-            if value and value != "N/A" and not value.startswith("Requested functionality"):
-                return value[:TEXT_MAX]
-        return ""
-
-    gpus, processes = [], []
+    gpus: list[Gpu] = []
+    processes: list[GpuProcess] = []
     for index, node in enumerate(root.findall("gpu")[:GPUS_MAX]):
-        events = node.find("clocks_event_reasons")
-        events = node.find("clocks_throttle_reasons") if events is None else events
-        active = {child.tag for child in events if (child.text or "").strip() == "Active"} if events is not None else ()
-        gpus.append(
-            Gpu(
-                index=index,
-                name=said(node, "product_name"),
-                uuid=said(node, "uuid"),
-                bus_id=node.get("id", "")[:TEXT_MAX],
-                serial=said(node, "serial"),
-                vbios=said(node, "vbios_version"),
-                gsp_firmware=said(node, "gsp_firmware_version"),
-                memory_total_mib=_whole(said(node, "fb_memory_usage/total")),
-                memory_used_mib=_whole(said(node, "fb_memory_usage/used")),
-                persistence=_switch(said(node, "persistence_mode")),
-                mig=_switch(said(node, "mig_mode/current_mig")),
-                ecc=_switch(said(node, "ecc_mode/current_ecc")),
-                ecc_uncorrected=_sum(
-                    said(node, "ecc_errors/volatile/dram_uncorrectable"),
-                    said(node, "ecc_errors/volatile/sram_uncorrectable_parity"),
-                    said(node, "ecc_errors/volatile/sram_uncorrectable_secded"),
-                ),
-                remapped_correctable=_whole(said(node, "remapped_rows/remapped_row_corr")),
-                remapped_uncorrectable=_whole(said(node, "remapped_rows/remapped_row_unc")),
-                remap_pending=_switch(said(node, "remapped_rows/remapped_row_pending")),
-                remap_failed=_switch(said(node, "remapped_rows/remapped_row_failure")),
-                recovery_action=said(node, "gpu_recovery_action"),
-                fabric_state=said(node, "fabric/state"),
-                fabric_status=said(node, "fabric/status"),
-                clique=said(node, "fabric/cliqueId", "fabric/clique_id"),
-                cluster=said(node, "fabric/clusterUuid", "fabric/cluster_uuid"),
-                slowdowns=tuple(name for name in _SLOWDOWNS if any(tag.endswith("_" + name) for tag in active)),
-            )
-        )
+        gpus.append(_xml_gpu(index, node))
         for process in node.findall("processes/process_info")[:PROCESSES_MAX]:
             processes.append(
                 GpuProcess(
                     gpu=index,
-                    pid=_whole(said(process, "pid")) or 0,
-                    name=said(process, "process_name"),
-                    memory_mib=_whole(said(process, "used_memory")),
+                    pid=_whole(_said(process, "pid")) or 0,
+                    name=_said(process, "process_name"),
+                    memory_mib=_whole(_said(process, "used_memory")),
                 )
             )
     return NvidiaSmi(
         format="xml",
-        driver=said(root, "kmd_version", "driver_version") or None,
-        cuda=said(root, "cuda_umd_version", "cuda_version") or None,
-        attached=_whole(said(root, "attached_gpus")),
+        driver=_said(root, "kmd_version", "driver_version") or None,
+        cuda=_said(root, "cuda_umd_version", "cuda_version") or None,
+        attached=_whole(_said(root, "attached_gpus")),
         gpus=tuple(gpus),
         processes=tuple(processes[:PROCESSES_MAX]),
+    )
+
+
+def _said(node: Element, *paths: str) -> str:
+    for path in paths:
+        value = (node.findtext(path) or "").strip().split(" [Deprecated")[0]
+        if value and value != "N/A" and not value.startswith("Requested functionality"):
+            return value[:TEXT_MAX]
+    return ""
+
+
+def _xml_gpu(index: int, node: Element) -> Gpu:
+    events = node.find("clocks_event_reasons")
+    events = node.find("clocks_throttle_reasons") if events is None else events
+    active = {child.tag for child in events if (child.text or "").strip() == "Active"} if events is not None else set()
+    return Gpu(
+        index=index,
+        name=_said(node, "product_name"),
+        uuid=_said(node, "uuid"),
+        bus_id=node.get("id", "")[:TEXT_MAX],
+        serial=_said(node, "serial"),
+        vbios=_said(node, "vbios_version"),
+        gsp_firmware=_said(node, "gsp_firmware_version"),
+        memory_total_mib=_whole(_said(node, "fb_memory_usage/total")),
+        memory_used_mib=_whole(_said(node, "fb_memory_usage/used")),
+        persistence=_switch(_said(node, "persistence_mode")),
+        mig=_switch(_said(node, "mig_mode/current_mig")),
+        ecc=_switch(_said(node, "ecc_mode/current_ecc")),
+        ecc_uncorrected=_sum(
+            _said(node, "ecc_errors/volatile/dram_uncorrectable"),
+            _said(node, "ecc_errors/volatile/sram_uncorrectable_parity"),
+            _said(node, "ecc_errors/volatile/sram_uncorrectable_secded"),
+        ),
+        remapped_correctable=_whole(_said(node, "remapped_rows/remapped_row_corr")),
+        remapped_uncorrectable=_whole(_said(node, "remapped_rows/remapped_row_unc")),
+        remap_pending=_switch(_said(node, "remapped_rows/remapped_row_pending")),
+        remap_failed=_switch(_said(node, "remapped_rows/remapped_row_failure")),
+        recovery_action=_said(node, "gpu_recovery_action"),
+        fabric_state=_said(node, "fabric/state"),
+        fabric_status=_said(node, "fabric/status"),
+        clique=_said(node, "fabric/cliqueId", "fabric/clique_id"),
+        cluster=_said(node, "fabric/clusterUuid", "fabric/cluster_uuid"),
+        slowdowns=tuple(name for name in _SLOWDOWNS if any(tag.endswith("_" + name) for tag in active)),
     )
 
 
@@ -354,7 +358,8 @@ def _csv(text: str) -> NvidiaSmi:
     except csv.Error as error:
         return NvidiaSmi(format="csv", error=str(error)[:TEXT_MAX])
     names = [name.split(" [")[0].strip() for name in rows[0]]
-    gpus, driver = [], None
+    gpus: list[Gpu] = []
+    driver = None
     for number, row in enumerate(rows[1:], 2):
         cells = {name: cell.strip() for name, cell in zip(names, row, strict=False)}
         cells = {name: "" if cell in ("[N/A]", "N/A", "[Not Supported]") else cell for name, cell in cells.items()}

@@ -1,0 +1,133 @@
+"""One file of a case, its kind told by what it holds: what an operator has in hand when something went wrong.
+
+Kinds: `nvidia_smi`, `topology`, `scrape`, `stream`, `answer`, `request`, `records`, `launch`, `benchmark`, `tools`,
+`json`, `log`, `text`.
+"""
+
+from typing import Any
+
+import msgspec
+import re2
+from msgspec import Struct
+
+from signoff.read.answer import Answer
+from signoff.read.anthropic import is_anthropic, read_anthropic
+from signoff.read.benchmark import Benchmark, read_benchmark
+from signoff.read.completion import read_completion
+from signoff.read.launch_command import LaunchCommand, read_launch_command
+from signoff.read.launch_log import LaunchLog, read_launch_log
+from signoff.read.nvidia_smi import NvidiaSmi, read_nvidia_smi
+from signoff.read.scrape import Scrape, read_scrape
+from signoff.read.stream import read_stream
+from signoff.read.topology import Topology, read_topology
+
+TEXT_BYTES_MAX, JSON_BYTES_MAX, RECORDS_MAX = 4 << 20, 64 << 20, 200_000
+
+
+class CaseFile(Struct, frozen=True, kw_only=True):
+    """A file and what it says. Every file of text also has a `log`: rules about lines hold wherever lines stand."""
+
+    name: str
+    kind: str
+    text: str = ""
+    """The first 4 MiB."""
+    log: LaunchLog = LaunchLog(lines=0, boots=0)
+    smi: NvidiaSmi = NvidiaSmi()
+    topology: Topology = Topology()
+    launch: LaunchCommand = LaunchCommand()
+    benchmark: Benchmark = Benchmark()
+    scrape: Scrape | None = None
+    answer: Answer | None = None
+    body: Any = None
+    """The decoded JSON of `answer`, `request`, `tools` and `json`."""
+    records: tuple[dict[str, Any], ...] = ()
+    """Objects of a JSON-lines file."""
+
+
+_SERIES = re2.compile(r"(?m)^(?:# (?:HELP|TYPE) \S+ |[a-zA-Z_:][\w:]*\{[^}\n]*\} [-+\d.eNaI]+\s*$)")
+_TOPO_ROW = re2.compile(r"(?m)^\s*GPU0\s+(?:GPU1|X)\s")
+_LAUNCH = re2.compile(
+    r"(?m)^(?:[^\n]*[\s/])?(?:vllm serve |(?:docker|podman|nerdctl) (?:container )?run |python3? -m (?:vllm|sglang)\.|"
+    r"sglang serve )|^\s*(?:containers|services):\s*$|^apiVersion: "
+)
+_LOGGED = re2.compile(r"(?m)^(?:\(\w[^()\n]*pid=\d+|(?:INFO|WARNING|ERROR) \d\d-\d\d |(?:INFO|WARNING|ERROR):\s)")
+
+
+def read_case_file(name: str, raw: bytes) -> CaseFile:
+    """A file by its content; any bytes are accepted. The name only says what the caller calls it."""
+    head = raw[:TEXT_BYTES_MAX].decode("utf-8", "replace").replace("\x00", "")
+    start = head.lstrip()[:1]
+    if start in ("{", "["):
+        found = _json(name, raw, head)
+        if found is not None:
+            return found
+    if _streamed(head):
+        answer = read_anthropic(raw) if is_anthropic(head) else read_stream(raw)
+        return CaseFile(name=name, kind="stream", text=head, answer=answer)
+    logged = bool(_LOGGED.search(head))
+    if not logged and len(_SERIES.findall(head[:200_000])) >= 1 and (scrape := read_scrape(raw)).series:
+        return CaseFile(name=name, kind="scrape", text=head, scrape=scrape)
+    if not logged and _TOPO_ROW.search(head):
+        return CaseFile(name=name, kind="topology", text=head, topology=read_topology(raw))
+    if not logged and (smi := read_nvidia_smi(raw)).format in ("banner", "query", "xml", "csv", "version"):
+        return CaseFile(name=name, kind="nvidia_smi", text=head, smi=smi)
+    log = read_launch_log(raw)
+    if not logged and _LAUNCH.search(head) and (launch := read_launch_command(raw)).runtime:
+        return CaseFile(name=name, kind="launch", text=head, launch=launch)
+    if not logged and (benchmark := read_benchmark(raw)).tool:
+        return CaseFile(name=name, kind="benchmark", text=head, benchmark=benchmark)
+    said = logged or log.phases or log.stats or log.notes or log.http or log.requests
+    return CaseFile(name=name, kind="log" if said else "text", text=head, log=log)
+
+
+def _streamed(head: str) -> bool:
+    lines = [line for line in head[:20_000].split("\n") if line.strip()][:40]
+    events = sum(1 for line in lines if line.startswith(("data:", "event:", ": ", "id:")))
+    return bool(lines) and events * 2 > len(lines) and any(line.startswith("data:") for line in lines)
+
+
+def _json(name: str, raw: bytes, head: str) -> CaseFile | None:
+    try:
+        body = msgspec.json.decode(raw[:JSON_BYTES_MAX])
+    except (ValueError, RecursionError):
+        return _records(name, raw, head)
+    if isinstance(body, list):
+        if body and all(isinstance(item, dict) for item in body):
+            tools = all("function" in item or "input_schema" in item for item in body)
+            kind = "tools" if tools else "records"
+            return CaseFile(name=name, kind=kind, text=head, body=body, records=tuple(body[:RECORDS_MAX]))
+        return CaseFile(name=name, kind="json", text=head, body=body)
+    if not isinstance(body, dict):
+        return None
+    if is_anthropic(head) and "content" in body and "choices" not in body:
+        return CaseFile(name=name, kind="answer", text=head, answer=read_anthropic(raw), body=body)
+    if "choices" in body or "error" in body or body.get("object") == "error":
+        return CaseFile(name=name, kind="answer", text=head, answer=read_completion(raw), body=body)
+    if "messages" in body or "input" in body or "prompt" in body:
+        return CaseFile(name=name, kind="request", text=head, body=body, records=(body,))
+    if (benchmark := read_benchmark(raw)).tool:
+        return CaseFile(name=name, kind="benchmark", text=head, benchmark=benchmark, body=body)
+    if set(body) == {"log", "stream", "time"} or "log" in body:
+        return None
+    kind = "records" if "prompt_tokens" in body or "cached_tokens" in body else "json"
+    return CaseFile(name=name, kind=kind, text=head, body=body, records=(body,), log=read_launch_log(raw))
+
+
+def _records(name: str, raw: bytes, head: str) -> CaseFile | None:
+    rows: list[dict[str, Any]] = []
+    bad = 0
+    for line in raw[:JSON_BYTES_MAX].split(b"\n"):
+        if not line.strip() or len(rows) >= RECORDS_MAX:
+            continue
+        try:
+            row = msgspec.json.decode(line)
+        except (ValueError, RecursionError):
+            bad += 1
+            if bad > 20 and bad > len(rows):
+                return None
+            continue
+        if isinstance(row, dict):
+            rows.append(row)
+    if len(rows) < 2 or bad > len(rows) or "log" in rows[0]:
+        return None
+    return CaseFile(name=name, kind="records", text=head, records=tuple(rows))
