@@ -86,7 +86,9 @@ async def test_columns_raw_and_live_line(tmp_path: Path) -> None:
         live = scraper.live[exporter.url]
         await scraper.stop()
         await scraper.stop()
-    assert live == LiveLine(url=exporter.url, ok=True, running=5, waiting=live.waiting, kv_usage=0.5)
+    assert live == LiveLine(
+        url=exporter.url, ok=True, asked_ns=live.asked_ns, running=5, waiting=live.waiting, kv_usage=0.5
+    )
     for _ in range(2):
         table = read_metrics(tmp_path)[exporter.url]
         count = len(table.t_ns)

@@ -16,6 +16,7 @@ from signoff.core.plan import Service
 from signoff.core.protocols import Clock
 
 STOP_S = 5.0
+LOOK_S = 0.05
 
 
 class Scraper:
@@ -77,6 +78,15 @@ class Scraper:
             await process.wait()
         if self._reading is not None:
             await self._reading
+
+    async def seen_after(self, at_ns: int, clock: Clock, wait_s: float = 5.0) -> bool:
+        """Waits until every URL was asked once more after `at_ns`; False when that took longer than `wait_s`."""
+        end_ns = clock.now_ns() + int(wait_s * 1e9)
+        while clock.now_ns() < end_ns and not self.died:
+            if all(url in self.live and self.live[url].asked_ns > at_ns for url in self._orders.urls):
+                return True
+            await asyncio.sleep(LOOK_S)
+        return False
 
     @property
     def died(self) -> bool:

@@ -47,6 +47,8 @@ class LiveLine(Struct, kw_only=True):
 
     url: str
     ok: bool
+    asked_ns: int = 0
+    """When it was asked for, on the run's axis: what the server did before that instant is in it."""
     running: float | None = None
     waiting: float | None = None
     kv_usage: float | None = None
@@ -153,7 +155,9 @@ async def _scrape_one(orders: Orders, control: Control, url: str, writer: Writer
         asked = time.perf_counter_ns()
         answer = await control.get(url, TIMEOUT_S)
         now = time.perf_counter_ns()
-        _say(live_line(url, writer.answered(asked + orders.offset_ns, answer, now - asked)))
+        line = live_line(url, writer.answered(asked + orders.offset_ns, answer, now - asked))
+        line.asked_ns = asked + orders.offset_ns
+        _say(line)
         planned += period_ns * max(1, -(-(now - planned) // period_ns))
 
 

@@ -30,11 +30,17 @@ def checklist(dossier: Dossier, findings: list[Finding]) -> tuple[ChecklistItem,
     """All thirteen items; an item that no finding speaks to is not run."""
     taken = {e.digest: e.taken_ns for e in dossier.evidence if e.digest}
     latest = max((r.end_ns for r in dossier.records), default=None)
-    return tuple(_item(number, dossier, findings, taken, latest) for number in ITEMS)
+    began = min((e.taken_ns for e in dossier.evidence), default=None)  # plan and profile were frozen then
+    return tuple(_item(number, dossier, findings, taken, latest, began) for number in ITEMS)
 
 
 def _item(
-    number: int, dossier: Dossier, findings: list[Finding], taken: dict[str, int], latest: int | None
+    number: int,
+    dossier: Dossier,
+    findings: list[Finding],
+    taken: dict[str, int],
+    latest: int | None,
+    began: int | None,
 ) -> ChecklistItem:
     about = [f for f in findings if number in f.items]
     weighed = [f for f in about if f.bearing is not Bearing.NOTE and (f.required or f.outcome is Outcome.FAIL)]
@@ -44,6 +50,8 @@ def _item(
     times = [taken[d] for ref in cited if (d := ref.removeprefix("sha256:").split("#")[0]) in taken]
     if latest is not None and any(ref.startswith(("record:", "metrics:")) for ref in cited):
         times.append(latest)
+    if began is not None and any(ref.startswith(("plan.yaml", "profile.json")) for ref in cited):
+        times.append(began)
     review = dossier.plan.review.items
     return ChecklistItem(
         item=number,

@@ -1,6 +1,6 @@
 """The order of a run, on one screen. Loops yield events; the caller shows them; the bundle already has them.
 
-    environment  ->  (stop when a link is proved wrong)  ->  capacity  ->  prefix  ->  agent  ->  logs again  ->  seal
+environment  ->  (stop when a link is proved wrong)  ->  capacity  ->  prefix  ->  agent  ->  logs again  ->  seal
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from signoff.collect.client import HttpClient
 from signoff.collect.clock import SystemClock
 from signoff.collect.scrape import Scraper
 from signoff.collect.self_check import self_check
-from signoff.core.events import Event, RunStopped
+from signoff.core.events import Event, Progress, RecordTaken, RunStopped
 from signoff.core.words import Gate, Outcome
 from signoff.judge import environment
 from signoff.judge.decide import row_of
@@ -29,6 +29,9 @@ from signoff.run.prefix import run_prefix
 from signoff.run.prepare import Setup
 from signoff.run.session import Events, Session
 
+COUNTED_NS = 200_000_000
+"""A server's counters may be this much behind its answers: the last scrape is asked for later than that."""
+
 LOOPS: dict[Gate, Callable[[Session], Events]] = {
     Gate.ENVIRONMENT: run_environment,
     Gate.CAPACITY: run_capacity,
@@ -38,12 +41,12 @@ LOOPS: dict[Gate, Callable[[Session], Events]] = {
 
 
 async def run_plan(setup: Setup, path: Path, stop: asyncio.Event) -> AsyncIterator[Event]:
-    """Run the plan into a new bundle at `path`. When `stop` is set, load ends within two seconds and the rest is kept."""
+    """Run the plan into a new bundle at `path`. When `stop` is set, load ends within 2 s and what was measured is kept."""
     folder = Folder.create(path, setup.plan_text, setup.profile)
     clock = SystemClock()
     why = "finished"
     async with AsyncExitStack() as stack:
-        scraper = Scraper(setup.plan.metrics_urls(), path / "metrics")
+        scraper = Scraper(setup.plan.metrics_urls(), path / "metrics", service=setup.plan.service, clock=clock)
         await scraper.start()
         stack.push_async_callback(scraper.stop)
         client = await stack.enter_async_context(HttpClient(setup.plan.service, clock))
@@ -58,22 +61,46 @@ async def run_plan(setup: Setup, path: Path, stop: asyncio.Event) -> AsyncIterat
             stop=stop,
             run_id=secrets.token_hex(8),
         )
+        await scraper.seen_after(0, clock)  # counters as they stood before the first request
         for gate, loop in LOOPS.items():
             if gate not in setup.gates or stop.is_set():
                 continue
             async for event in loop(session):
                 yield event
+                if live := _live(event, scraper):
+                    yield live
             if gate is Gate.ENVIRONMENT and not setup.all_gates and chain_failed(path):
                 why = "chain_failed"
                 break
             if gate is Gate.ENVIRONMENT:
                 await self_check(session)
         await collect_logs(session, when="after")
+        await scraper.seen_after(clock.now_ns() + COUNTED_NS, clock)
     stopped = RunStopped(why="interrupted" if stop.is_set() else why, at_ns=clock.now_ns())
     folder.note(stopped)
     folder.close()
     close_metrics(path / "metrics")
     yield stopped
+
+
+def _live(event: Event, scraper: Scraper) -> Progress | None:
+    """The newest numbers of all servers, beside a record that was just taken."""
+    if not isinstance(event, RecordTaken):
+        return None
+    lines = [line for line in scraper.live.values() if line.ok]
+    running, waiting = (
+        [x.running for x in lines if x.running is not None],
+        [x.waiting for x in lines if x.waiting is not None],
+    )
+    usage = [x.kv_usage for x in lines if x.kv_usage is not None]
+    return Progress(
+        stage=event.exchange.record.stage,
+        done=0,
+        planned=0,
+        running=sum(running) if running else None,
+        waiting=sum(waiting) if waiting else None,
+        kv_usage=max(usage, default=None),
+    )
 
 
 def chain_failed(path: Path) -> bool:
