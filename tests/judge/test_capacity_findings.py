@@ -6,7 +6,7 @@ from capacity_dossier import BEGIN, LIMITS, READY_LOG, Run, S, plan, profile
 from msgspec.structs import replace
 
 from signoff.core.plan import Limits
-from signoff.core.words import Bearing, Cause, Outcome, Phase, Severity, State
+from signoff.core.words import Bearing, Cause, Outcome, Phase, Scope, Severity, State
 from signoff.judge import capacity
 from signoff.judge.capacity import next_step
 from signoff.judge.capacity.sizes import sizes
@@ -221,9 +221,32 @@ def test_a_plateau_of_running_requests_with_others_waiting_is_the_slots():
     assert floor["capacity.concurrency.floor"].resource == "slots"
 
 
-def test_slots_are_known_from_the_launch():
-    floor = climbed((4, LATE | {"running": 2, "waiting": 2}), log=READY_LOG.replace(b"256}", b"2}"))
-    assert floor["capacity.concurrency.floor"].resource == "slots"
+def test_too_few_slots_by_launch_with_cache_free_are_no_case_for_more_gpus():
+    few = READY_LOG.replace(b"256}", b"2}")
+    free = climbed((4, LATE | {"running": 2, "waiting": 2}), log=few)["capacity.concurrency.floor"]
+    assert (free.resource, free.scope, row_of(free), free.cause) == ("", Scope.LAUNCH, 3, Cause.CONCURRENCY)
+    full = climbed((4, LATE | {"running": 2, "waiting": 2, "kv": 0.9}), log=few)["capacity.concurrency.floor"]
+    assert (full.resource, row_of(full)) == ("slots", 5)
+
+
+def test_the_idle_server_that_is_slower_after_all_load_degrades():
+    def found(after_ms):
+        run = Run()
+        run.begin("capacity.load")
+        for pace_ms in (*[4.0] * 5,):
+            run.record("capacity.load", run.now, labels={"arm": "rest"}, gap_ms=pace_ms)
+            run.now = run.records[-1].end_ns
+        run.finish("capacity.load")
+        run.soak()
+        run.begin("capacity.idle")
+        for _ in range(5):
+            run.record("capacity.idle", run.now, labels={"arm": "rest"}, gap_ms=after_ms)
+            run.now = run.records[-1].end_ns
+        run.finish("capacity.idle", idle_s=2.0)
+        return run.findings()["capacity.soak.drift"]
+
+    assert (found(9.0).outcome, found(9.0).values["drifted"]) == (FAIL, "rest_token_ms")
+    assert found(4.2).outcome is PASS
 
 
 def test_preemptions_above_the_plans_share_are_the_caches():

@@ -59,7 +59,9 @@ def is_open(finding: Finding) -> bool:
 
 
 def _lost_floor(finding: Finding) -> bool:
-    return fails(finding, Bearing.FLOOR) and not finding.resource and finding.cause in LOST_TO
+    """Lost to something by its cause, or because the finding itself says what must be reworked."""
+    said = finding.cause in LOST_TO or finding.scope is not None
+    return fails(finding, Bearing.FLOOR) and not finding.resource and said
 
 
 def _saturated(finding: Finding) -> bool:
@@ -67,7 +69,7 @@ def _saturated(finding: Finding) -> bool:
 
 
 def _unlocated(finding: Finding) -> bool:
-    return fails(finding, Bearing.FLOOR) and not finding.resource and finding.cause not in LOST_TO
+    return fails(finding, Bearing.FLOOR) and not finding.resource and not _lost_floor(finding)
 
 
 def _row_1(finding: Finding) -> bool:

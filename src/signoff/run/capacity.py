@@ -8,11 +8,12 @@ from signoff.collect.capacity import prompts
 from signoff.collect.capacity.text import PROBE_WORDS, Corpus, Ruler, calibrate
 from signoff.collect.control import Control
 from signoff.core.record import Request
+from signoff.core.words import State
 from signoff.judge.capacity.sizes import sizes
 from signoff.run.capacity_climb import climb
 from signoff.run.capacity_long import long_input
 from signoff.run.capacity_soak import soak
-from signoff.run.capacity_stage import Health, Spent
+from signoff.run.capacity_stage import REST_SAMPLES, Health, Spent
 from signoff.run.capacity_work import Work
 from signoff.run.session import Events, Session
 
@@ -42,16 +43,19 @@ async def run_capacity(session: Session) -> Events:
 async def load(work: Work) -> Events:
     """The server as it was loaded, and the first real completion."""
     stage = work.stage("capacity.load")
-    yield stage.begin(1, window_tokens=work.sizes.window)
+    yield stage.begin(1 + REST_SAMPLES, window_tokens=work.sizes.window)
     async for evidence in stage.scrape("before"):
         yield evidence
     async for event in stage.single(first_request(work)):
         yield event
     work.health.lost = not stage.records or stage.records[-1].status is None
+    if stage.records and stage.records[-1].state is State.OK:
+        async for event in stage.at_rest(work.rest):
+            yield event
     async for evidence in stage.scrape("after"):
         yield evidence
-    if not work.ruler.exact and stage.records and stage.records[-1].prompt_tokens:
-        counted = stage.records[-1].prompt_tokens - TEMPLATE_GUESS_TOKENS
+    if not work.ruler.exact and stage.records and stage.records[0].prompt_tokens:
+        counted = stage.records[0].prompt_tokens - TEMPLATE_GUESS_TOKENS
         work.ruler = Ruler(tokens_per_word=max(0.5, counted / PROBE_WORDS), exact=False)
     yield stage.finish(tokens_per_word=round(work.ruler.tokens_per_word, 3), exact_counts=work.ruler.exact)
 

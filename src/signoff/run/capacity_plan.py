@@ -8,9 +8,14 @@ from signoff.core.plan import Plan
 from signoff.core.profile import Profile
 from signoff.judge.capacity.next_step import BELOW_FLOOR_HOLD_SHARE, requests_min
 from signoff.judge.capacity.sizes import Sizes, prompt_tokens, sizes
+from signoff.run.capacity_stage import REST_SAMPLES
 
 TOKEN_S, FIRST_S, PREFILL_TOKENS_PER_S = 0.03, 0.3, 8000.0
 """What a typical server takes, only to say how large the work is."""
+
+
+SMALL_TOKENS = 200
+"""Of the requests on an idle server, prompt and output."""
 
 
 class Planned(Struct, frozen=True, kw_only=True):
@@ -29,7 +34,8 @@ def planned(plan: Plan, profile: Profile, max_model_len: int | None) -> Planned:
     size = sizes(plan, profile, max_model_len)
     turn_tokens = size.input_tokens + size.output_tokens
     turn_s = FIRST_S + size.output_tokens * TOKEN_S
-    requests, tokens, seconds = 1, turn_tokens, turn_s
+    around = 2 * (1 + REST_SAMPLES)
+    requests, tokens, seconds = around, around * SMALL_TOKENS, around * turn_s / 4
     for index, rung in enumerate(size.rungs):
         sent = 4 if index == 0 else 2
         requests += sent
@@ -45,7 +51,7 @@ def planned(plan: Plan, profile: Profile, max_model_len: int | None) -> Planned:
     soaked, soaked_tokens = _soak(size, turn_s, turn_tokens)
     caps = plan.caps
     return Planned(
-        requests=min(requests + soaked + 1, caps.requests or requests + soaked + 1),
+        requests=min(requests + soaked, caps.requests or requests + soaked),
         tokens=min(tokens + soaked_tokens, caps.tokens or tokens + soaked_tokens),
         concurrency=max(*size.levels, size.soak_streams),
         seconds=min(seconds + size.soak_s + size.idle_s, (caps.minutes or math.inf) * 60),

@@ -4,8 +4,9 @@ from functools import partial
 
 from signoff.collect.capacity import prompts
 from signoff.core.record import Request
+from signoff.core.words import State
 from signoff.judge.capacity.level import RAMP
-from signoff.run.capacity_stage import Stage
+from signoff.run.capacity_stage import REST_SAMPLES, Stage
 from signoff.run.capacity_work import Turns, Work
 from signoff.run.session import Events
 
@@ -53,7 +54,7 @@ async def soak(work: Work) -> Events:
 async def idle(work: Work) -> Events:
     """No request, the metrics watched; at the end one request, which must still be answered."""
     stage, clock = work.stage("capacity.idle"), work.session.clock
-    yield stage.begin(1, planned_s=work.sizes.idle_s)
+    yield stage.begin(1 + REST_SAMPLES, planned_s=work.sizes.idle_s)
     begun_ns = clock.now_ns()
     for look in range(IDLE_LOOKS + 1):
         await _until(stage, begun_ns + int(work.sizes.idle_s * 1e9 * look / IDLE_LOOKS))
@@ -65,6 +66,9 @@ async def idle(work: Work) -> Events:
     if not stage.ended:
         async for event in stage.single(work.probe(stage.name, 0)):
             yield event
+        if stage.records and stage.records[-1].state is State.OK:
+            async for event in stage.at_rest(work.rest):
+                yield event
     async for evidence in stage.scrape("after"):
         yield evidence
     yield stage.finish(idle_s=round((quiet_ns - begun_ns) / 1e9, 3), quiet_until_ns=quiet_ns)

@@ -20,6 +20,7 @@ LOST_SPARE = 8
 SETTLE_S = 0.15
 """The server counts a request a moment after its last byte has left: the border scrape waits for that."""
 SCRAPE_TIMEOUT_S = 5.0
+REST_SAMPLES = 5
 LOOKS, LOOK_S = 5, 30.0
 """Scrapes inside a hold that is shorter than this; longer ones are left to the scraper."""
 COMES_BACK_TRIES, COMES_BACK_PAUSE_S = 3, 0.4
@@ -160,6 +161,14 @@ class Stage:
         """One request by itself."""
         async for event in self.load(lambda _: request, streams=1, requests=1):
             yield event
+
+    async def at_rest(self, make: Callable[[str, int], Request]) -> AsyncIterator[Event]:
+        """A few single requests on an otherwise idle server, to compare its pace before and after all load."""
+        for index in range(REST_SAMPLES):
+            if self.ended:
+                return
+            async for event in self.single(make(self.name, index)):
+                yield event
 
     async def load(
         self,

@@ -16,6 +16,7 @@ SILENCE_PER_LIMIT = 10.0
 """A request that says nothing for ten times the first-token limit has missed it beyond doubt."""
 DEADLINE_PER_SILENCE = 5.0
 PROBE_SILENCE_S = 5.0
+REST_WORDS, REST_OUTPUT_TOKENS = 64, 32
 
 
 class Turns:
@@ -81,6 +82,12 @@ class Work:
         fact = prompts.needle(self.session.run_id, stage, attempt)
         messages = prompts.turn_messages(self.corpus, 0, 8, fact, self.session.run_id, stage, "probe", attempt)
         return self.request(stage, messages, 4, {"arm": "probe"}, silence_s=PROBE_SILENCE_S)
+
+    def rest(self, stage: str, index: int) -> Request:
+        """One of the requests whose pace is compared on an idle server."""
+        fact = prompts.needle(self.session.run_id, stage, "rest", index)
+        messages = prompts.turn_messages(self.corpus, 0, REST_WORDS, fact, self.session.run_id, stage, "rest", index)
+        return self.request(stage, messages, REST_OUTPUT_TOKENS, {"arm": "rest"})
 
     async def turns(self) -> Turns:
         """Words for the turns of the concurrency and soak stages, found once."""

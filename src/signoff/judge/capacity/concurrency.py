@@ -5,15 +5,17 @@ from collections.abc import Sequence
 from signoff.core.evidence import Value
 from signoff.core.finding import Finding
 from signoff.core.rounding import six
-from signoff.core.words import Bearing, Cause, Gate, Outcome, Phase, Severity, State
+from signoff.core.words import Bearing, Cause, Gate, Outcome, Phase, Scope, Severity, State
 from signoff.judge import summaries
 from signoff.judge.capacity import window
 from signoff.judge.capacity.level import LIMITS, Level
 from signoff.judge.capacity.next_step import CAP, CLIMB, broke, candidate, held, overload
-from signoff.judge.capacity.stages import Seen, cited, metrics_cited, recalled
+from signoff.judge.capacity.stages import Seen, argument, cited, metrics_cited, recalled
 
 REUSE_SLACK = 0.1
 """How much more than the plan's share of prompt tokens may come from the cache before the load counts as too easy."""
+KV_FREE = 0.8
+"""Cache use under which slots are no stand-in for a lack of cache."""
 LOST_HITS_SHARE = 0.25
 """Under this part of the planned reuse the hits are lost, not merely rounded down to whole units."""
 ITEMS = (5, 6, 8)
@@ -56,11 +58,14 @@ def _held(code: str, seen: Seen, wanted: int, bearing: Bearing) -> Finding:
     load = seen.dossier.plan.objective.concurrency
     limits = seen.dossier.plan.objective.limits
     values: dict[str, Value] = {"target": load.target, "floor": load.floor, "held": held(seen.levels)}
-    cause, resource = Cause.NONE, ""
+    cause, resource, scope = Cause.NONE, "", None
     if outcome is Outcome.FAIL and level is not None:
         cause, resource = Cause.CONCURRENCY, level.resource
         if resource in ("", "token_budget") and lost_hits(seen, level):
             cause, resource = Cause.PREFIX_CACHE, ""
+        if resource == "slots" and _slots_are_a_launch_value(seen, level):
+            resource, scope = "", Scope.LAUNCH
+            values["launch_value"] = "max_num_seqs"
     return Finding(
         code=code,
         gate=Gate.CAPACITY,
@@ -69,11 +74,18 @@ def _held(code: str, seen: Seen, wanted: int, bearing: Bearing) -> Finding:
         cause=cause,
         phase=Phase.CONCURRENCY,
         resource=resource,
+        scope=scope,
         values=values | _measured(level),
         limit={"concurrency": wanted} | {name: getattr(limits, name) for name in LIMITS},
         evidence=_evidence(seen, level),
         items=ITEMS,
     )
+
+
+def _slots_are_a_launch_value(seen: Seen, level: Level) -> bool:
+    """The launch admits fewer requests than this load while much of the cache is free: no GPU is missing."""
+    slots, kv = argument(seen.log, "max_num_seqs"), level.pressure.kv_high
+    return slots is not None and slots < level.streams and kv is not None and kv < KV_FREE
 
 
 def _measured(level: Level | None) -> dict[str, Value]:
@@ -109,18 +121,19 @@ def _evidence(seen: Seen, level: Level | None) -> tuple[str, ...]:
 
 
 def _cap(seen: Seen) -> Finding:
-    """After an overload: does it come back at the candidate cap, held as often as the profile says?"""
+    """After an overload: does it come back at the candidate cap, held as often as the profile says? A hold that fails
+    without a resource at its bound proves no bottleneck, and no cap either."""
     over, cap = overload(seen.levels), candidate(seen.levels)
     holds = [x for x in seen.levels if x.stage.startswith(CAP)]
     needed = seen.dossier.profile.floors.holds_after_overload
-    returned = [x for x in holds if x.outcome is Outcome.FAIL]
+    returned = [x for x in holds if x.outcome is Outcome.FAIL and x.resource]
     passed = [x for x in holds if x.outcome is Outcome.PASS]
     if over is None:
         all_held = bool(_climbed(seen)) and held(seen.levels) == max(seen.sizes.levels)
         outcome = Outcome.PASS if all_held else Outcome.NOT_RUN
     elif returned:
         outcome = Outcome.FAIL
-    elif len(passed) >= needed:
+    elif len(passed) >= needed and len(passed) == len(holds):
         outcome = Outcome.PASS
     else:
         outcome = Outcome.INCONCLUSIVE if any(x.requests for x in holds) else Outcome.NOT_RUN
@@ -141,6 +154,7 @@ def _cap(seen: Seen) -> Finding:
             "holds": len(holds),
             "held": len(passed),
             "returned": len(returned),
+            "failed_unbound": sum(x.outcome is Outcome.FAIL and not x.resource for x in holds),
             "same_bottleneck": bool(returned and over and returned[0].resource == over.resource),
         },
         limit={"holds": needed},

@@ -44,7 +44,10 @@ class Death(Struct, frozen=True, kw_only=True):
     phase: Phase
     cause: Cause
     """What the stage suggests."""
+    at_ns: int
+    """When its first failed request ended."""
     records: tuple[Record, ...]
+    """What failed from then on."""
     kv: float | None
     """Cache use shortly before, 0 to 1."""
 
@@ -64,19 +67,24 @@ def death(seen: Seen) -> Death | None:
     silent = next((r for r in seen.dossier.of_stage("capacity.idle") if r.state is not State.OK and speaks(r)), None)
     if first is None and silent is None:
         return _restart(seen)
-    stage = first.stage if first is not None else "capacity.idle"
-    bad = [r for r in seen.dossier.of_stage(stage) if r.state is not State.OK and speaks(r)]
+    told_ns = first.at_ns if first is not None else (silent.end_ns if silent is not None else 0)
+    before = sorted((r for r in seen.records if r.end_ns <= told_ns and speaks(r)), key=lambda r: r.end_ns)
+    alive = max((i for i, r in enumerate(before) if r.state is State.OK), default=-1)
+    bad = before[alive + 1 :]
+    stage = bad[0].stage if bad else (first.stage if first is not None else "capacity.idle")
     hung = (first is not None and first.stopped == HUNG) or any(
         r.state in (State.STALLED, State.TIMEOUT) for r in bad[:3]
     )
+    at_ns = bad[0].end_ns if bad else told_ns
     phase, cause = PHASES.get(stage.split(".")[1], (Phase.NA, Cause.NONE))
     return Death(
         stage=stage,
         kind="hung" if hung else "died",
         phase=phase,
         cause=cause,
+        at_ns=at_ns,
         records=tuple(bad),
-        kv=_kv_before(seen, bad[0].end_ns if bad else (first.at_ns if first else 0)),
+        kv=_kv_before(seen, at_ns),
     )
 
 
@@ -92,9 +100,8 @@ def _restart(seen: Seen) -> Death | None:
                 stage = near[-1].stage if near else "capacity.load"
                 phase, cause = PHASES.get(stage.split(".")[1], (Phase.NA, Cause.NONE))
                 bad = tuple(r for r in near if r.state is not State.OK and speaks(r))
-                return Death(
-                    stage=stage, kind="restarted", phase=phase, cause=cause, records=bad, kv=_kv_before(seen, at)
-                )
+                kv = _kv_before(seen, at)
+                return Death(stage=stage, kind="restarted", phase=phase, cause=cause, at_ns=at, records=bad, kv=kv)
     return None
 
 
@@ -170,7 +177,8 @@ def _placed(seen: Seen, found: Death, note: LogNote | None) -> tuple[Outcome, Be
     if note is not None and note.cause is Cause.HARDWARE:
         return Outcome.FAIL, Bearing.HOST, Cause.HARDWARE, ""
     if note is not None or (found.kind == "hung" and found.kv is not None):
-        return Outcome.FAIL, Bearing.SERVICE, found.cause, ""
+        said = note.cause if note is not None and note.cause is not Cause.NONE else found.cause
+        return Outcome.FAIL, Bearing.SERVICE, said, ""
     return Outcome.INCONCLUSIVE, Bearing.EVIDENCE, Cause.NONE, ""
 
 
@@ -184,17 +192,18 @@ def _under_floor(seen: Seen, found: Death) -> bool:
 
 
 def _inband(seen: Seen) -> Finding:
-    """Errors inside an answer of HTTP 200, and answers that end without their end."""
-    spoken = [r for r in seen.records if speaks(r)]
+    """Errors inside an answer of HTTP 200, and answers that end without their end; what broke when the service died is
+    told there."""
+    found = death(seen)
+    spoken = [r for r in seen.records if speaks(r) and (found is None or r.end_ns < found.at_ns)]
     bad = [r for r in spoken if r.state in (State.INBAND_ERROR, State.UNFINISHED, State.MALFORMED, State.NO_USAGE)]
     limit = seen.dossier.plan.objective.limits.error_rate
     rate = summaries.rate(len(bad), len(spoken))
     outcome = _rated(len(bad), len(spoken), limit)
-    died = death(seen) is not None and outcome is Outcome.FAIL
     return _about(
         "capacity.errors.inband",
         outcome,
-        Bearing.NOTE if died else Bearing.SERVICE,
+        Bearing.SERVICE,
         severity=Severity.WARN if bad and outcome is Outcome.PASS else Severity.FAIL,
         cause=Cause.CONCURRENCY if outcome is Outcome.FAIL else Cause.NONE,
         values={
@@ -216,7 +225,8 @@ def _server_errors(seen: Seen) -> Finding:
     says no. Above the floor the load that did not hold says it all."""
     limit, floor = seen.dossier.plan.objective.limits.error_rate, seen.dossier.plan.objective.concurrency.floor
     free = {x.stage for x in seen.levels if x.streams <= floor and not x.pressure.bound}
-    spoken = [r for r in seen.records if speaks(r) and r.stage in free]
+    found = death(seen)
+    spoken = [r for r in seen.records if speaks(r) and r.stage in free and (found is None or r.end_ns < found.at_ns)]
     bad = [r for r in spoken if r.state is State.HTTP_ERROR and (r.status or 0) >= 500 and r.status != 503]
     outcome = _rated(len(bad), len(spoken), limit)
     rate = summaries.rate(len(bad), len(spoken))

@@ -112,13 +112,14 @@ ENTRIES: tuple[Entry, ...] = (
         sentences={
             PASS: "{floor} requests at once held; the highest load that held is {held}.",
             FAIL: "{floor} requests at once do not hold: at {level} missed {missed}; bound by {resource}; the highest "
-            "load that held is {held}. KV use at most {kv_high}, {waiting_high} waiting, {preemptions} preemptions.",
+            "load that held is {held}. KV use at most {kv_high}, {running_high} running, {waiting_high} waiting, "
+            "{preemptions} preemptions.",
             OPEN: "Whether {floor} requests at once hold is open ({open}); {requests} requests were seen.",
             NOT_RUN: "The floor load was not tried.",
         },
         next_step={
-            FAIL: "With a resource at its bound: change context, concurrency or topology first, then add resources. "
-            "Without one: find what was slow at {level} at once.",
+            FAIL: "With a resource at its bound: change context, concurrency or topology first, then add resources; "
+            "where max_num_seqs admits fewer than the floor, raise it. Without one: find what was slow at {level}.",
             OPEN: "Say every limit in the plan and hold the floor for longer.",
         },
     ),
@@ -153,7 +154,8 @@ ENTRIES: tuple[Entry, ...] = (
             PASS: "No overload returned: overload at {overload_at}, cap {cap}, {held} of {holds} holds held.",
             FAIL: "The bottleneck came back at the cap of {cap}: {returned} of {holds} holds failed, bound by "
             "{resource} (overload at {overload_at} by {overload_resource}).",
-            OPEN: "The holds at the cap of {cap} are open: {held} of {holds} held, {limit_holds} are needed.",
+            OPEN: "The holds at the cap of {cap} are open: {held} of {holds} held, {failed_unbound} failed with no "
+            "resource at its bound, {limit_holds} are needed.",
             NOT_RUN: "No cap was held: overload at {overload_at}, cap {cap}.",
         },
         next_step={FAIL: "Scale: the cap does not carry either.", OPEN: "Hold the cap again, for longer."},

@@ -31,9 +31,10 @@ ENTRIES: tuple[Entry, ...] = (
         changes="A soak without growth; a longer one where too few requests were seen.",
         sentences={
             PASS: "No drift: first token {ttft_ms_first} to {ttft_ms_last} ms, a token {token_ms_first} to "
-            "{token_ms_last} ms.",
-            FAIL: "Degrades over the soak ({drifted}): first token {ttft_ms_first} to {ttft_ms_last} ms, a token "
-            "{token_ms_first} to {token_ms_last} ms.",
+            "{token_ms_last} ms; at rest {rest_token_ms_before} before and {rest_token_ms_after} ms after.",
+            FAIL: "Degrades ({drifted}): over the soak first token {ttft_ms_first} to {ttft_ms_last} ms, a token "
+            "{token_ms_first} to {token_ms_last} ms; a token at rest {rest_token_ms_before} ms before all load, "
+            "{rest_token_ms_after} ms after.",
             OPEN: "Drift cannot be told: {samples_each} requests in each third, {samples_each_min} are needed.",
             NOT_RUN: "The soak was not run.",
         },
