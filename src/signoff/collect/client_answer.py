@@ -23,21 +23,21 @@ class _CompletionDetails(Struct, gc=False):
     reasoning_tokens: int | None = None
 
 
-class _Usage(Struct):
+class _Usage(Struct, gc=False):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt_tokens_details: _PromptDetails | None = None
     completion_tokens_details: _CompletionDetails | None = None
 
 
-class _Delta(Struct):
+class _Delta(Struct, gc=False):
     content: str | None = None
     reasoning: str | None = None
     reasoning_content: str | None = None
     tool_calls: list[msgspec.Raw] | None = None
 
 
-class _Choice(Struct):
+class _Choice(Struct, gc=False):
     index: int = 0
     delta: _Delta | None = None
     message: _Delta | None = None
@@ -45,7 +45,7 @@ class _Choice(Struct):
     finish_reason: str | None = None
 
 
-class _Event(Struct):
+class _Event(Struct, gc=False):
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
     error: Any = None
@@ -93,7 +93,7 @@ class Tally:
 
     def event(self, payload: bytes, at: int) -> None:
         """One payload, which arrived whole at `at`; anything but JSON and `[DONE]` makes the answer malformed."""
-        if payload[:1] != b"{" and payload.strip() == DONE:
+        if payload[0] != 0x7B and payload.strip() == DONE:
             self.done += 1
             return
         event: _Event | None
@@ -111,10 +111,14 @@ class Tally:
             self.after_done = True
         if event.usage is not None:
             self.usage = event.usage
-        if event.choices:
-            if self.first_event is None:
-                self.first_event = at
-            self._choices(event.choices, at)
+        choices = event.choices
+        if choices:
+            if self.first_content is not None and len(choices) == 1 and _only_content(choices[0]):
+                self.chunks.append(at)  # one of thousands alike
+            else:
+                if self.first_event is None:
+                    self.first_event = at
+                self._choices(choices, at)
         if event.error or event.object == "error":
             self.error = self.error or says(event.error or event.message)
 
@@ -193,6 +197,19 @@ class Tally:
     def finish(self) -> str:
         """The finish reason of the first choice, of several the distinct ones joined by a comma."""
         return ",".join(dict.fromkeys(self.finishes[index] for index in sorted(self.finishes)))
+
+
+def _only_content(choice: _Choice) -> bool:
+    delta = choice.delta
+    return (
+        delta is not None
+        and bool(delta.content)
+        and choice.finish_reason is None
+        and choice.index == 0
+        and delta.reasoning is None
+        and delta.reasoning_content is None
+        and delta.tool_calls is None
+    )
 
 
 def _odd_choice(choice: dict[str, Any]) -> _Choice:

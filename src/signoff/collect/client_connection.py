@@ -26,6 +26,28 @@ _LAST_CHUNK = b"0\r\n\r\n"
 class Connection(asyncio.Protocol):
     """A keep-alive connection with at most one request on it. Never sends anything twice."""
 
+    __slots__ = (
+        "_at",
+        "_client",
+        "_fd",
+        "_header_bytes",
+        "_headers",
+        "_in_body",
+        "_inbox",
+        "_lost",
+        "_now",
+        "_parser",
+        "_paused_reading",
+        "_reuse",
+        "_transport",
+        "_writing",
+        "flight",
+        "idle_since_ns",
+        "last_ns",
+        "queued",
+        "used",
+    )
+
     def __init__(self, client: "HttpClient") -> None:
         self._client = client
         self._now = client.clock.now_ns
@@ -126,10 +148,22 @@ class Connection(asyncio.Protocol):
 
     def drain(self) -> bool:
         """Parses some queued reads; whether more are left."""
-        batch = self._inbox[:READS_A_SLICE]
-        del self._inbox[:READS_A_SLICE]
+        batch = self._inbox
+        if len(batch) <= READS_A_SLICE:
+            self._inbox = []
+        else:
+            self._inbox = batch[READS_A_SLICE:]
+            batch = batch[:READS_A_SLICE]
+        parse = self._parser.feed_data
         for at, data in batch:
-            self._feed(at, data)
+            if self._in_body and self.flight is not None:
+                self._at = at
+                try:
+                    parse(data)
+                except httptools.HttpParserError as fault:
+                    self._give_up(f"not HTTP: {fault}: {clip(data, 100)}")
+            else:
+                self._feed(at, data)
         if self._inbox:
             return True
         if self._paused_reading and self._transport is not None and self._lost is None:
@@ -147,8 +181,7 @@ class Connection(asyncio.Protocol):
         if flight.first_byte_ns is None:
             flight.first_byte_ns = at
         self._at = at
-        if not self._in_body:
-            self._header_bytes += len(data)
+        self._header_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -200,7 +233,8 @@ class Connection(asyncio.Protocol):
             self._give_up(why)
 
     def on_body(self, body: bytes) -> None:
-        if self.flight is not None and (why := self.flight.part(body, self._at)):
+        flight = self.flight
+        if flight is not None and (why := flight.part(body, self._at)):
             self._give_up(why)
 
     def on_message_complete(self) -> None:

@@ -32,7 +32,7 @@ class SseReader:
             body = self._first(body)
         if self._plain and b"\r" not in body:
             if not self._tail:
-                if body.startswith(b"data: ") and body.endswith(b"\n\n") and body.count(b"\n") == 2:
+                if body.startswith(b"data: ") and body.find(b"\n") == len(body) - 2 and body.endswith(b"\n"):
                     return [body[6:-2]]
             else:
                 searched = max(0, len(self._tail) - 1)

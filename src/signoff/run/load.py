@@ -101,15 +101,21 @@ def run_load(
     output_tokens: int,
     model: str | None = None,
     api_key_env: str | None = None,
+    *,
+    spread_s: float = 0.0,
 ) -> LoadResult:
-    """`requests` requests of `output_tokens` tokens, `streams` in flight, all starts at once; blocks until the last.
+    """`requests` requests of `output_tokens` tokens, `streams` in flight; blocks until the last has ended.
+
+    Starts are spread over `spread_s`, by default all at once.
 
     SignoffError when the service cannot be reached, refuses the key or does not serve `model` (default: its first)."""
     service = Service(base_url=base_url, api_key_env=api_key_env)
-    return uvloop.run(_load(service, streams, requests, output_tokens, model))
+    return uvloop.run(_load(service, streams, requests, output_tokens, model, spread_s))
 
 
-async def _load(service: Service, streams: int, requests: int, output_tokens: int, model: str | None) -> LoadResult:
+async def _load(
+    service: Service, streams: int, requests: int, output_tokens: int, model: str | None, spread_s: float
+) -> LoadResult:
     served = await _served_model(service, model)
     clock, sums, run_id = SystemClock(), _Sums(), time.time_ns()
     body = {
