@@ -46,6 +46,7 @@ def test_all_findings_are_shown_and_failures_come_first() -> None:
     seen = view(dossier(), told)
     assert sorted(f.finding.code for f in seen.all_findings) == sorted(f.code for f in told.findings)
     for gate in seen.gates:
+        assert all(f.tone == "pass" for f in gate.passed)
         outcomes = [f.outcome for f in gate.findings]
         assert Outcome.FAIL not in outcomes[sum(o is Outcome.FAIL for o in outcomes) :]
 
@@ -54,8 +55,8 @@ def test_the_chain_shows_demand_observation_sources_and_outcome() -> None:
     chain = view(dossier(), judgement()).gates[0].tables[0]
     told = {row[0].text: [cell.text for cell in row[1:]] for row in chain.rows}
     assert told["CUDA runtime"][:2] == ["major 13", "12.9"]
-    assert told["CUDA runtime"][2:] == ["2 of 2", "fail"]
-    assert told["Chain process"][1:3] == [MISSING, "1 of 2"]
+    assert told["CUDA runtime"][2:] == ["2, at least 2", "fail"]
+    assert told["Chain process"][1:3] == [MISSING, "1, at least 2"]
     assert told["Chain process"][3] == "inconclusive"
 
 
@@ -68,17 +69,32 @@ def test_one_code_with_several_subjects_becomes_a_table_in_natural_order() -> No
 
 def test_stage_arm_and_kind_tables_count_what_the_records_say() -> None:
     _, capacity, prefix, agent = view(dossier(), judgement()).gates
-    stage = {row[0].text: row for row in capacity.tables[0].rows}["concurrency.32"]
-    assert (stage[1].text, stage[2].text, stage[2].note) == ("60", "59", "1 timeout")
-    assert stage[4].note == "n 59 < 299", "a p99 of 59 samples has no upper bound and must say so"
+    columns = capacity.tables[0].columns
+    stage = dict(zip(columns, {r[0].text: r for r in capacity.tables[0].rows}["concurrency 32"], strict=True))
+    assert (stage["Requests"].text, stage["Requests"].note) == ("60", "1 timeout")
+    assert stage["TTFT p99"].note == "n 59 < 299", "a p99 of 59 samples has no upper bound and must say so"
+    assert (stage["Running"].text, stage["Waiting"].text) == ("32", "12")
+    assert stage["KV"].text.startswith("98")
     arms = {row[0].text: row for row in prefix.tables[0].rows}
     assert arms["warm"][-1].text.startswith("99")
     assert arms["cold"][-1].text.startswith("0")
-    by_kind, by_lane = agent.tables[:2]
-    assert [cell.text.replace("\u00a0", " ") for cell in by_kind.rows[0]][1:] == [
-        "1 of 40", "2.5 % (0.06 % – 13.2 %)", "1 of 20", "0 of 20", "pass",
+    assert [cell.text.replace("\u00a0", " ") for cell in agent.tables[0].rows[0]][1:] == [
+        "1 of 40", "2.5 %", "1 of 20", "0 of 20", "pass",
     ]  # fmt: skip
-    assert by_lane.rows[0][2].text == "20 / 20"
+    assert agent.tables[0].rows[0][2].note.replace("\u00a0", " ") == "0.06 % – 13.2 % · limit 15 %"
+
+
+def test_without_rates_the_agent_table_counts_finished_answers_and_says_that_this_is_not_right() -> None:
+    told = judgement()
+    bare = msgspec.structs.replace(told, findings=tuple(f for f in told.findings if not f.code.endswith(".rate")))
+    table = view(dossier(), bare).gates[3].tables[0]
+    assert table.rows[0][2].text == "20 / 20"
+    assert "not yet a right one" in table.note
+
+
+def test_a_stage_without_scrapes_shows_no_peaks_rather_than_zeros() -> None:
+    table = view(msgspec.structs.replace(dossier(), metrics={}), judgement()).gates[1].tables[0]
+    assert {cell.text for row in table.rows for cell in row[-4:]} == {MISSING}
 
 
 def test_a_server_that_tells_no_cached_tokens_is_not_shown_as_zero() -> None:

@@ -1,6 +1,6 @@
 """Evidence on the page: what was observed, what could not be, and raw examples, all bounded."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from signoff.core.dossier import Dossier
 from signoff.core.evidence import Evidence
@@ -32,36 +32,42 @@ def span(dossier: Dossier) -> tuple[str, str] | None:
 
 
 def observed(dossier: Dossier, word: Words) -> Table:
-    """Observed evidence, oldest first; of many of one kind, stage and place only the first stand here."""
+    """Observed evidence, oldest first; of many of one kind, place and stage the first stands here."""
     seen = [e for e in dossier.evidence if e.digest]
-    rows = [
-        (
-            Cell(text=e.kind.replace("_", " "), note=_conditions(e)),
-            Cell(text=e.source),
-            Cell(text=e.where, note=e.stage),
-            Cell(text=instant(e.taken_ns)),
-            Cell(text=size(e.bytes), number=True),
-            Cell(text=short_digest(e.digest), title=e.digest),
-        )
-        for e in _first_of_each(seen)
-    ]
+    groups: dict[tuple[str, str, str], list[Evidence]] = {}
+    for evidence in seen:
+        groups.setdefault((evidence.kind, evidence.where, evidence.stage), []).append(evidence)
+    rows = [_observation(group, word) for group in list(groups.values())[:ROWS_MAX]]
     heads = ("evidence", "source", "where", "time", "size", "digest")
     columns = tuple(word[f"label.{head}"] for head in heads)
-    left = len(seen) - len(rows)
-    note = word["value.more"].format(n=f"{left:,}") if left > 0 else ""
+    left = sum(len(group) for group in list(groups.values())[ROWS_MAX:])
+    note = word["value.more"].format(n=f"{left:,}") if left else ""
     return Table(id="observed", caption=word["table.evidence"], columns=columns, rows=tuple(rows), note=note)
 
 
-def _first_of_each(seen: list[Evidence], each: int = 3) -> list[Evidence]:
-    """A reader wants every kind, not a thousand exchanges: the first of each kind, place and stage."""
-    counts: dict[tuple[str, str, str], int] = {}
-    kept: list[Evidence] = []
-    for evidence in seen:
-        key = (evidence.kind, evidence.where, evidence.stage)
-        counts[key] = counts.get(key, 0) + 1
-        if counts[key] <= each and len(kept) < ROWS_MAX:
-            kept.append(evidence)
-    return kept
+def _observation(group: list[Evidence], word: Words) -> tuple[Cell, ...]:
+    """The first evidence of one kind, place and stage; a reader wants every kind, not a thousand exchanges."""
+    first, more = group[0], len(group) - 1
+    return (
+        Cell(text=first.kind.replace("_", " "), note=_conditions(first)),
+        Cell(text=first.source),
+        Cell(text=first.where, note=first.stage),
+        Cell(text=instant(first.taken_ns), fixed=True),
+        Cell(text=size(first.bytes), number=True),
+        Cell(
+            text=short_digest(first.digest),
+            title=first.digest,
+            note=word["value.more"].format(n=f"{more:,}") if more else "",
+            fixed=True,
+        ),
+    )
+
+
+def cited(references: Sequence[str], word: Words, at_most: int) -> tuple[Cell, ...]:
+    """The first citations, and how many more there are."""
+    told = tuple(citation(reference) for reference in references[:at_most])
+    more = len(references) - at_most
+    return (*told, Cell(text=word["value.more"].format(n=more))) if more > 0 else told
 
 
 def missing(dossier: Dossier, word: Words) -> Table:

@@ -15,7 +15,7 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 def junit(view: View) -> str:
     """The report as XML text. The last suite holds one case: the verdict."""
     tree = JUnitXml(_clean(view.plan_name))
-    groups = [(f"{gate.gate}", gate.title, gate.outcome, gate.findings) for gate in view.gates]
+    groups = [(f"{gate.gate}", gate.title, gate.outcome, (*gate.findings, *gate.passed)) for gate in view.gates]
     for name, title, outcome, findings in [*groups, ("run", view.words["gate.run"], None, view.run)]:
         suite = TestSuite(name)
         suite.add_property("title", title)

@@ -39,7 +39,7 @@ def markdown(view: View) -> str:
     if view.would_change:
         lines += ["", f"## {word['section.would_change']}", "", *(f"- {safe(text)}" for text in view.would_change)]
     for gate in view.gates:
-        lines += ["", f"## {gate.title}: {gate.outcome_word}", "", *_findings(gate.findings)]
+        lines += ["", f"## {gate.title}: {gate.outcome_word}", "", *_findings((*gate.findings, *gate.passed))]
         for table in gate.tables:
             lines += ["", *_table(table)]
     lines += ["", f"## {word['gate.run']}", "", *_findings(view.run)]

@@ -10,6 +10,8 @@ from signoff.core.evidence import Value
 from signoff.core.instants import iso_utc
 
 MISSING = "—"
+TEXT_MAX = 1200
+"""Characters of a foreign text that a report shows."""
 _MINUS = "\u2212"
 _NBSP = "\u00a0"
 _STATISTICS = {"p50", "p90", "p95", "p99", "mean", "median", "min", "max", "low", "high", "sum", "total", "peak"}
@@ -31,6 +33,7 @@ _PLAIN_UNITS = {
     "days": "d", "hours": "h", "minutes": "min", "us": "µs", "celsius": "°C", "watts": "W",
     "mhz": "MHz", "gbps": "Gbit/s",
 }  # fmt: skip
+_SAID_BY_LABEL = {"tokens", "requests", "gpus", "streams", "blocks"}
 _SHARES = {"share", "ratio", "usage", "fraction", "rate"}
 _BYTES = {"bytes": 0, "kib": 1, "mib": 2, "gib": 3, "tib": 4}
 _ACRONYMS = {
@@ -72,7 +75,7 @@ def quantity(name: str, value: Value) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, str):
-        return value
+        return value if len(value) <= TEXT_MAX else f"{value[:TEXT_MAX]} …"
     if isinstance(value, float) and not math.isfinite(value):
         return MISSING
     unit = unit_of(name)
@@ -91,6 +94,21 @@ def quantity(name: str, value: Value) -> str:
     return digits(value)
 
 
+def beside_label(name: str, value: Value) -> str:
+    """As `quantity`, but without a unit that `label_of` says already: tokens, requests, rounds."""
+    if unit_of(name) in _SAID_BY_LABEL and isinstance(value, int | float) and not isinstance(value, bool):
+        return digits(value) if math.isfinite(value) else MISSING
+    return quantity(name, value)
+
+
+def interval(name: str, values: Mapping[str, Value]) -> str:
+    """The interval of `values[name]`, empty when none stands beside it."""
+    ends = bounds_of(name, values)
+    if ends is None or values.get(name) is None or all(values[end] is None for end in ends):
+        return ""
+    return " – ".join(beside_label(name, values[end]) for end in ends)
+
+
 def base_of(name: str) -> str:
     """The name that intervals and limits of `name` go by: `ttft_ms_p99_measured` is `ttft_ms_p99`."""
     return name.removesuffix("_measured")
@@ -106,13 +124,8 @@ def bounds_of(name: str, values: Mapping[str, Value]) -> tuple[str, str] | None:
 
 def with_interval(name: str, values: Mapping[str, Value]) -> str:
     """`values[name]`, followed by its interval when both ends stand beside it."""
-    shown, ends = quantity(name, values.get(name)), bounds_of(name, values)
-    if ends is None or values.get(name) is None:
-        return shown
-    low, high = (values[end] for end in ends)
-    if low is None and high is None:
-        return shown
-    return f"{shown} ({quantity(name, low)} – {quantity(name, high)})"
+    told = interval(name, values)
+    return beside_label(name, values.get(name)) + (f" ({told})" if told else "")
 
 
 def is_empty(name: str, value: Value) -> bool:
@@ -143,7 +156,7 @@ def percent(share: float) -> str:
         return f"{int(hundredths)}{_NBSP}%"
     if hundredths >= 99.95:
         return f">{_NBSP}99.9{_NBSP}%"
-    return f"{hundredths:.2g}{_NBSP}%" if hundredths < 9.95 else f"{hundredths:.1f}{_NBSP}%"
+    return f"{hundredths:.2g}{_NBSP}%" if hundredths < 9.95 else f"{hundredths:.1f}".removesuffix(".0") + f"{_NBSP}%"
 
 
 def duration(seconds: float) -> str:

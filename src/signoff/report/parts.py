@@ -17,6 +17,8 @@ class Cell(Struct, frozen=True, kw_only=True):
     title: str = ""
     """The whole of what `text` shortens."""
     number: bool = False
+    fixed: bool = False
+    """Not to be broken over lines: an instant, a digest."""
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -89,5 +91,8 @@ class GateView(Struct, frozen=True, kw_only=True):
     outcome_word: str
     summary: str
     findings: tuple[FindingView, ...]
+    """Those that need eyes first; quiet passes are apart, in `passed`."""
+    passed: tuple[FindingView, ...]
+    passed_summary: str
     tables: tuple[Table, ...]
     examples: tuple[Example, ...] = ()

@@ -32,6 +32,8 @@ from signoff.report.sentences import Sentences
 from signoff.report.timeline import Timeline, timeline
 from signoff.report.words import words
 
+CITED_MAX, CITED_WITH_REASON_MAX = 12, 3
+
 
 class Banner(Struct, frozen=True, kw_only=True):
     kind: str
@@ -79,7 +81,7 @@ class View(Struct, frozen=True, kw_only=True):
 
     @property
     def all_findings(self) -> tuple[FindingView, ...]:
-        return (*(shown for gate in self.gates for shown in gate.findings), *self.run)
+        return (*(shown for gate in self.gates for shown in (*gate.findings, *gate.passed)), *self.run)
 
 
 def view(dossier: Dossier, judgement: Judgement, lang: str = "en") -> View:
@@ -146,7 +148,7 @@ def _banners(dossier: Dossier, verdict: Verdict, word: Mapping[str, str], senten
 def _established(verdict: Verdict, word: Mapping[str, str]) -> tuple[str | None, ...]:
     told = verdict.subject
     driver = f"{word['label.driver'].lower()} {told.driver}" if told.driver else None
-    return told.model, told.gpus, told.layout, driver, told.platform
+    return told.model, told.gpus, told.layout, driver
 
 
 def _subject(dossier: Dossier, verdict: Verdict, word: Mapping[str, str]) -> tuple[Row, ...]:
@@ -206,7 +208,7 @@ def _finding(finding: Finding, word: Mapping[str, str], sentences: Sentences) ->
         cause=word[f"cause.{finding.cause}"] if finding.cause != "none" else "",
         phase=word[f"phase.{finding.phase}"] if finding.phase != "na" else "",
         rows=_measured(finding),
-        evidence=tuple(evidence_view.citation(reference) for reference in finding.evidence),
+        evidence=evidence_view.cited(finding.evidence, word, CITED_MAX),
     )
 
 
@@ -245,7 +247,7 @@ def _reason(reason: Reason, shown: list[FindingView], word: Mapping[str, str]) -
         next_step=found.next_step if found else "",
         cause=word[f"cause.{reason.cause}"] if reason.cause != "none" else "",
         phase=word[f"phase.{reason.phase}"] if reason.phase != "na" else "",
-        evidence=tuple(evidence_view.citation(reference) for reference in reason.evidence),
+        evidence=evidence_view.cited(reason.evidence, word, CITED_WITH_REASON_MAX),
     )
 
 
@@ -253,6 +255,7 @@ def _gate(
     gate: Gate, shown: tuple[FindingView, ...], dossier: Dossier, verdict: Verdict, word: Mapping[str, str]
 ) -> GateView:
     outcome = getattr(verdict.gates, gate)
+    passed = tuple(f for f in shown if f.tone == "pass")
     counts = [(o, sum(f.outcome == o for f in shown)) for o in Outcome]
     examples: tuple[Example, ...] = evidence_view.examples(dossier, word) if gate == Gate.AGENT else ()
     return GateView(
@@ -262,21 +265,25 @@ def _gate(
         outcome=outcome,
         outcome_word=word[f"outcome.{outcome}"],
         summary=" · ".join(f"{n} {word[f'outcome.{o}']}" for o, n in counts if n),
-        findings=shown,
+        findings=tuple(f for f in shown if f.tone != "pass"),
+        passed=passed,
+        passed_summary=word["gate.passed"].format(n=len(passed)),
         tables=tables.of_gate(gate, shown, dossier, word),
         examples=examples,
     )
 
 
 def _checklist(verdict: Verdict, word: Mapping[str, str]) -> Table:
-    heads = ("item", "outcome", "condition", "result", "time", "reviewer")
+    heads = ("item", "outcome", "result", "time", "reviewer")
     rows = tuple(
         (
-            Cell(text=f"{line.item}. {word[f'item.{line.item}']}"),
+            Cell(
+                text=f"{line.item}. {word[f'item.{line.item}']}",
+                note=line.condition.removeprefix(ITEMS[line.item]).strip(" ()"),
+            ),
             Cell(text=word[f"outcome.{line.outcome}"], tone=str(line.outcome)),
-            Cell(text=line.condition.removeprefix(ITEMS[line.item]).strip(" ()") or MISSING),
             Cell(text=line.result or MISSING),
-            Cell(text=(line.time or MISSING).replace("T", " ").replace("Z", " UTC")),
+            Cell(text=(line.time or MISSING).replace("T", " ").replace("Z", " UTC"), fixed=True),
             Cell(text=line.reviewer or MISSING),
         )
         for line in verdict.checklist

@@ -61,6 +61,10 @@ class _Words(string.Formatter):
         return ("not measured" if value is None else value), field_name
 
     def format_field(self, value: object, format_spec: str) -> str:
+        if not format_spec and isinstance(value, bool):
+            return "yes" if value else "no"
+        if not format_spec and isinstance(value, float):  # a sentence is read, not compared: four digits are enough
+            return f"{value:.0f}" if abs(value) >= 1000 or value.is_integer() else f"{value:.4g}"
         try:
             return str(format(value, format_spec))
         except (ValueError, TypeError):
