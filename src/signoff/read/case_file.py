@@ -50,6 +50,7 @@ _LAUNCH = re2.compile(
     r"(?m)^(?:[^\n]*[\s/])?(?:vllm serve |(?:docker|podman|nerdctl) (?:container )?run |python3? -m (?:vllm|sglang)\.|"
     r"sglang serve )|^\s*(?:containers|services):\s*$|^apiVersion: "
 )
+_COMMENT = re2.compile(rb"(?m)^\s*#[^\n]*")
 _LOGGED = re2.compile(r"(?m)^(?:\(\w[^()\n]*pid=\d+|(?:INFO|WARNING|ERROR) \d\d-\d\d |(?:INFO|WARNING|ERROR):\s)")
 
 
@@ -67,17 +68,29 @@ def read_case_file(name: str, raw: bytes) -> CaseFile:
     logged = bool(_LOGGED.search(head))
     if not logged and len(_SERIES.findall(head[:200_000])) >= 1 and (scrape := read_scrape(raw)).series:
         return CaseFile(name=name, kind="scrape", text=head, scrape=scrape)
-    if not logged and _TOPO_ROW.search(head):
-        return CaseFile(name=name, kind="topology", text=head, topology=read_topology(raw))
-    if not logged and (smi := read_nvidia_smi(raw)).format in ("banner", "query", "xml", "csv", "version"):
-        return CaseFile(name=name, kind="nvidia_smi", text=head, smi=smi)
-    log = read_launch_log(raw)
-    if not logged and _LAUNCH.search(head) and (launch := read_launch_command(raw)).runtime:
-        return CaseFile(name=name, kind="launch", text=head, launch=launch)
-    if not logged and (benchmark := read_benchmark(raw)).tool:
-        return CaseFile(name=name, kind="benchmark", text=head, benchmark=benchmark)
-    said = logged or log.phases or log.stats or log.notes or log.http or log.requests
-    return CaseFile(name=name, kind="log" if said else "text", text=head, log=log)
+    return _text(name, raw, head, logged)
+
+
+def _text(name: str, raw: bytes, head: str, logged: bool) -> CaseFile:
+    """A file of text. People paste command, banner and log into one: each part is read, the kind is the main one."""
+    topology = read_topology(raw) if _TOPO_ROW.search(head) else Topology()
+    smi = read_nvidia_smi(raw)
+    launch = read_launch_command(raw) if _LAUNCH.search(head) else LaunchCommand()
+    log = read_launch_log(_COMMENT.sub(b"", raw) if launch.runtime else raw)
+    benchmark = read_benchmark(raw) if not logged else Benchmark()
+    said = bool(logged or log.phases or log.stats or log.notes or log.http or log.requests)
+    kind = "log" if said else "text"
+    if smi.format in ("banner", "query", "xml", "csv", "version") and not logged:
+        kind = "nvidia_smi"
+    elif topology.gpus and not logged:
+        kind = "topology"
+    elif launch.runtime and not logged and log.first_error is None:
+        kind = "launch"
+    elif benchmark.tool:
+        kind = "benchmark"
+    return CaseFile(
+        name=name, kind=kind, text=head, log=log, smi=smi, topology=topology, launch=launch, benchmark=benchmark
+    )
 
 
 def _streamed(head: str) -> bool:

@@ -4,10 +4,11 @@ import re2
 
 from signoff.core.words import Cause, Phase
 from signoff.read.launch_log_rule import DEGRADATION, FAILURE, NOISE, Rule
-from signoff.read.launch_log_rules_capacity import ENVELOPES, LAYOUT, MEMORY, SERVING, WEIGHTS
+from signoff.read.launch_log_rules_capacity import LAYOUT, MEMORY, WEIGHTS
 from signoff.read.launch_log_rules_environment import COLLECTIVES, CUDA, HARDWARE, HOST
 from signoff.read.launch_log_rules_noise import NOISE as NOISE_RULES
 from signoff.read.launch_log_rules_noise import SPECIAL, WEAKNESSES
+from signoff.read.launch_log_rules_serving import ENVELOPES, SERVING
 from signoff.read.launch_log_scan import Line, options, pattern, spaced, texts
 from signoff.read.launch_log_types import LogNote, PhaseMark
 

@@ -262,6 +262,19 @@ HOST: tuple[Rule, ...] = (
         _LOAD,
     ),
     failure(
+        "probe_failed",
+        r"(?:Liveness|Startup) probe failed|failed (?:liveness|startup) probe|Back-off restarting failed container",
+        _ENV,
+        "The platform killed the server because a probe failed: its time limit is shorter than loading takes.",
+        _LOAD,
+    ),
+    failure(
+        "shm_small",
+        r"(?:shm|tmpfs) +\S+ +\S+ +\S+ +(?:9[5-9]|100)% +/dev/shm",
+        _ENV,
+        "/dev/shm is full.",
+    ),
+    failure(
         "thread_limit",
         r"can't start new thread|pthread_create failed|Resource temporarily unavailable[^\n]*(?:thread|fork)",
         _ENV,

@@ -79,7 +79,8 @@ NOISE: tuple[Rule, ...] = (
         r"incorrect regex pattern|huggingface/tokenizers: The current process just got forked|"
         r"Using a slow tokenizer|Using fallback chat template content format|"
         r"chat template content format|[Dd]efault (?:vLLM )?sampling parameters have been overridden|"
-        r"Using default chat sampling params|generation_config",
+        r"Using default chat sampling params|generation_config|Token indices sequence length is longer|"
+        r"Image ?Processor\w*[^\n]*(?:slow|fast|deprecated)|use_fast",
         "A note about the tokenizer or the model's own defaults.",
     ),
     noise(
@@ -92,7 +93,8 @@ NOISE: tuple[Rule, ...] = (
     noise(
         "request_error",
         r"Exception caught\. Request id: ?|Invalid HTTP request received|"
-        r"Ignore import error when loading|The following fields were present in the request but ignored",
+        r"Ignore import error when loading|api_server_count more than 1; disabling stats|"
+        r"The following fields were present in the request but ignored",
         "One request was refused; the answer says why.",
     ),
     noise(
@@ -122,7 +124,9 @@ NOISE: tuple[Rule, ...] = (
         r"max_num_batched_tokens[^\n]*(?:overrid|default)|Async scheduling[^\n]*|Chunked prefill is enabled|"
         r"Turning off (?:hybrid|async)|Using max model len|Defaulting to use (?:mp|ray)|"
         r"Mamba cache mode is set to 'align'|Prefix caching in Mamba cache[^\n]*experimental|"
-        r"`torch_dtype` is deprecated|is currently (?:experimental|in beta)|The argument[^\n]*is deprecated",
+        r"Unexpected error during package walk|Attention backend not (?:explicitly )?specified|"
+        r"Current vLLM config is not set|`torch_dtype` is deprecated|"
+        r"is currently (?:experimental|in beta)|The argument[^\n]*is deprecated",
         "A note about how the model is run.",
     ),
     noise(

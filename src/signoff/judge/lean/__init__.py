@@ -101,12 +101,21 @@ def _nothing_wrong(case: Case, clues: list[Clue]) -> Diagnosis:
             findings=_findings(clues),
         )
     explained = [clue for clue in good if clue.why]
+    unknown = sum(clue.kind == "unknown" for clue in clues)
     named = "; ".join(dict.fromkeys(clue.why.rstrip(".") for clue in explained[:4]))
     return Diagnosis(
         cause=Cause.NONE,
         phase=_quiet_phase(case, good),
         verdict=VerdictName.GO,
-        summary=f"Nothing wrong is shown. {named}." if named else "Nothing wrong is shown.",
+        summary=" ".join(
+            part
+            for part in (
+                "Nothing wrong is shown.",
+                f"{named}." if named else "",
+                f"{unknown} lines are explained by no rule: a named reviewer must." if unknown else "",
+            )
+            if part
+        ),
         remedy=remedy_of("", Cause.NONE, VerdictName.GO),
         findings=_findings(clues),
     )
@@ -115,6 +124,8 @@ def _nothing_wrong(case: Case, clues: list[Clue]) -> Diagnosis:
 def _works(case: Case, good: list[Clue]) -> bool:
     """Whether anything shows a working service: it came up, answered, or the machine is as it should be."""
     if any(file.log.ready or file.log.answers_ok or file.log.weights_gib for file in case.of("log")):
+        return True
+    if any((file.log.kv_concurrency or 0) >= 1 for file in case.of("log")):
         return True
     if any(file.log.phases and not file.log.truncated for file in case.of("log")):
         return True

@@ -79,8 +79,36 @@ def _faults(case: Case, file: CaseFile, answer: Answer, schemas: dict[str, dict[
         why = "The text is one piece repeated: the model's state is broken although the status is 200."
         out.append(failing("garbage", cause, phase, VerdictName.REWORK, 92, file.name, line, text, why))
     if not out:
-        out += _empty(case, file, answer)
+        out += _empty(case, file, answer) + _plain_call(file, answer, schemas) + _unstructured(case, file, answer)
     return out
+
+
+def _plain_call(file: CaseFile, answer: Answer, schemas: dict[str, dict[str, Any]]) -> list[Clue]:
+    """A call written as text: JSON that names a tool and its arguments, where content should stand."""
+    said = (answer.content or "").strip().removeprefix("```json").removesuffix("```").strip()
+    if answer.calls or not said.startswith(("{", "[")):
+        return []
+    try:
+        value = msgspec.json.decode(said)
+    except (ValueError, RecursionError):
+        return []
+    first = mapping_of(value[0] if isinstance(value, list) and value else value)
+    name = text_of(first.get("name")) or text_of(mapping_of(first.get("function")).get("name"))
+    if name and ("arguments" in first or "parameters" in first or name in schemas):
+        return [parser_fault("markers", file, name, "A tool call stands in the text: generated and not parsed.", 84)]
+    return []
+
+
+def _unstructured(case: Case, file: CaseFile, answer: Answer) -> list[Clue]:
+    """Content that is no JSON although the request asked for it."""
+    asked = [mapping_of(mapping_of(other.body).get("response_format")) for other in case.of("request")]
+    if not any(text_of(form.get("type")).startswith("json") for form in asked) or answer.calls:
+        return []
+    try:
+        msgspec.json.decode(answer.content or "")
+    except (ValueError, RecursionError):
+        return [parser_fault("unstructured", file, '"content"', "JSON was asked for and the content is none.", 78)]
+    return []
 
 
 def _error(file: CaseFile, answer: Answer) -> list[Clue]:

@@ -12,11 +12,22 @@ _IMAGE = re2.compile(r"[\w.-]+(?:/[\w.-]+)*/?(?:vllm|sglang)[\w./-]*:[\w.+-]+|\b
 _CUDA_SAID = re2.compile(r"(?i)\bCUDA[ :=]*(?P<cuda>1\d\.\d+)|\bcu(?P<cu>1[123]\d)\b")
 
 
+def _parts(file: CaseFile) -> set[str]:
+    """What a pasted text holds beside its main part."""
+    parts = {"nvidia_smi"} if file.smi.format in ("banner", "query", "xml", "csv") else set()
+    if file.launch.engine:
+        parts.add("launch")
+    if file.log.notes or file.log.phases or file.log.stats:
+        parts.add("log")
+    return parts
+
+
 class Case(Struct, frozen=True):
     files: tuple[CaseFile, ...]
 
     def of(self, *kinds: str) -> list[CaseFile]:
-        return [file for file in self.files if file.kind in kinds]
+        """Files of the kinds, and files of another kind that hold such a part."""
+        return [file for file in self.files if file.kind in kinds or _parts(file) & set(kinds)]
 
     def launch(self) -> tuple[CaseFile | None, LaunchCommand]:
         """The launch that is at hand, with its file; flags of a log's arguments when no command is."""

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import re2
 
-from signoff.core.words import Cause, Phase, Severity, VerdictName
+from signoff.core.words import Cause, Phase, VerdictName
 from signoff.judge.lean.case import Case
 from signoff.judge.lean.clue import Clue, failing, harmless, line_with
 from signoff.read.case_file import CaseFile
@@ -124,11 +124,33 @@ def _one_scrape(file: CaseFile, scrape: Scrape) -> list[Clue]:
         line, text = _metric(file, "vllm:kv_cache_usage_perc")
         why = "The cache is occupied although nothing runs or waits: blocks are held."
         out.append(failing("kv_held", _SOAK, Phase.SOAK, _REWORK, 78, file.name, line, text, why))
+    out += _ends(file, scrape)
     if (scrape.total("vllm:corrupted_requests_total") or 0) > 0:
         line, text = _metric(file, "vllm:corrupted_requests_total")
         why = "The model computed numbers that are none."
         out.append(failing("nan_output", _SOAK, Phase.SOAK, _REWORK, 88, file.name, line, text, why))
     return out
+
+
+def _ends(file: CaseFile, scrape: Scrape) -> list[Clue]:
+    """How requests ended: given up by callers, or failed in the engine."""
+    ended: dict[str, float] = {}
+    for key, value in scrape.series.items():
+        if key.startswith("vllm:request_success_total{") and 'finished_reason="' in key:
+            reason = key.split('finished_reason="')[1].split('"')[0]
+            ended[reason] = ended.get(reason, 0.0) + value
+    total = sum(ended.values())
+    if total < 20:
+        return []
+    line, text = _metric(file, "vllm:request_success_total")
+    if ended.get("error", 0.0) > 0.02 * total:
+        why = f"{ended['error']:.0f} of {total:.0f} requests ended in an error."
+        return [failing("server_errors", _SOAK, Phase.SOAK, _REWORK, 62, file.name, line, text, why)]
+    if ended.get("abort", 0.0) > 0.25 * total:
+        why = f"{ended['abort']:.0f} of {total:.0f} requests were given up by their callers."
+        args = (Cause.CLIENT, Phase.SOAK, VerdictName.INCOMPLETE, 56, file.name, line, text, why)
+        return [failing("client_aborts", *args)]
+    return []
 
 
 def _metric(file: CaseFile, name: str) -> tuple[int, str]:

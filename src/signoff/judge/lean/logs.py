@@ -12,6 +12,7 @@ _VERDICTS = {
     "kv_window_too_long": _SCALE,
     "kv_window_too_long_tokens": _SCALE,
     "state_slots_capped": _LIMITED,
+    "window_reduced": _SCALE,
     "client_bad_request": _GO,
     "client_timeout": VerdictName.INCOMPLETE,
     "retry": VerdictName.INCOMPLETE,
@@ -67,8 +68,17 @@ _WEIGHTS = {
     "xid_other": 105,
     "uncorrectable_ecc": 130,
     "arguments": 80,
+    "probe_failed": 62,
+    "start_timeout": 85,
 }
-_WEAK_WEIGHTS = {"state_slots_capped": 70, "prefix_off": 60, "prefix_coarse": 45, "retry": 30, "guided_ignored": 35}
+_WEAK_WEIGHTS = {
+    "window_reduced": 62,
+    "state_slots_capped": 70,
+    "prefix_off": 60,
+    "prefix_coarse": 45,
+    "retry": 30,
+    "guided_ignored": 35,
+}
 _OOM = {"oom", "oom_allocator", "oom_load", "oom_capture", "oom_sampler"}
 
 
@@ -86,8 +96,21 @@ def log_clues(case: Case) -> list[Clue]:
             seen.add(note.kind)
         if first is not None:
             out.append(_note(case, file, first, weigh=100))
-        out += _answers(file)
+        out += _answers(file) + _waits(file)
     return out
+
+
+def _waits(file: CaseFile) -> list[Clue]:
+    """A log that ends in waiting ranks, with nothing after it: the server hangs, at its start or while serving."""
+    waits = [note for note in file.log.notes if note.kind == "shm_wait"]
+    last = max((mark.line for mark in file.log.phases), default=0)
+    serving = any(row.line > waits[-1].line for row in file.log.stats) if waits else True
+    if len(waits) < 3 or waits[-1].line < last or serving or file.log.first_error is not None:
+        return []
+    cause, phase = (Cause.SUSTAINED, Phase.SOAK) if file.log.ready else (Cause.ENVIRONMENT, Phase.WARMUP)
+    why = "The log ends with ranks waiting for minutes and no progress after it: one rank hangs."
+    place = (file.name, waits[-1].line, waits[-1].text, why)
+    return [failing("hang", cause, phase, _REWORK, 48, *place)]
 
 
 def _after(note: LogNote, first: LogNote | None) -> int:

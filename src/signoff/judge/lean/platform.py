@@ -3,6 +3,7 @@
 import re2
 
 from signoff.core.words import Cause, Phase, Severity, VerdictName
+from signoff.judge.lean.agreement import agreement_clues
 from signoff.judge.lean.case import Case
 from signoff.judge.lean.clue import Clue, failing, harmless, line_with
 from signoff.read.case_file import CaseFile
@@ -26,7 +27,7 @@ _UNITS = {"": 1, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2**10, "Mi": 2**
 
 def platform_clues(case: Case) -> list[Clue]:
     """Driver, devices, fabric, memory arithmetic and layout."""
-    out = _driver(case) + _devices(case) + _arithmetic(case) + _layout(case)
+    out = _driver(case) + _devices(case) + _arithmetic(case) + _layout(case) + agreement_clues(case)
     image, _ = case.image()
     if "kimi-k3" in image:
         out += _capability(case)

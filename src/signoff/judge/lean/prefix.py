@@ -75,6 +75,11 @@ def _scrapes(case: Case) -> list[Clue]:
         if queries == 0 and (scrape.total("vllm:prompt_tokens_total") or 0) > QUERIES_MIN:
             why = "Prompts were served and none was looked up: prefix caching is off."
             out.append(failing("prefix_off", _PREFIX, _PHASE, _LIMITED, 70, file.name, line, text, why))
+        elif hits == 0 and queries >= QUERIES_MIN and _faster(case):
+            why = "No hit is counted, yet a repeated prompt answers several times sooner: the counter is not connected."
+            clue = Clue(kind="sample_small", phase=_PHASE, verdict=VerdictName.INCOMPLETE, file=file.name, line=line,
+                        text=text, why=why)  # fmt: skip
+            out.append(clue)
         elif hits == 0 and queries >= QUERIES_MIN:
             why = f"None of {queries:.0f} queried tokens hit the cache."
             out.append(failing("no_hits", _PREFIX, _PHASE, _LIMITED, 62, file.name, line, text, why))
@@ -87,6 +92,20 @@ def _scrapes(case: Case) -> list[Clue]:
             why = f"{hits / max(queries, 1):.0%} of queried tokens hit."
             out.append(harmless("hits", _PHASE, file.name, line, text, why))
     return out
+
+
+_TTFTS = re2.compile(r"(?i)ttft\w*[^\n\d]{0,20}(?P<s>\d+(?:\.\d+)?)\s*(?P<unit>ms|s)?")
+
+
+def _faster(case: Case) -> bool:
+    """Whether some text tells a first-token time that falls to a third or less on a repeat."""
+    for file in case.of("text", "log", "json"):
+        values = [
+            float(match["s"]) / (1000 if match["unit"] == "ms" else 1) for match in _TTFTS.finditer(file.text[:100_000])
+        ]
+        if len(values) >= 2 and 0 < min(values[1:]) <= values[0] / 3:
+            return True
+    return False
 
 
 def _counters(scrape: Scrape) -> tuple[float | None, float | None]:
@@ -182,6 +201,11 @@ def _judged(case: Case, file: CaseFile, pairs: list[tuple[int, int]], part: str)
             f"not divide each other. {lost // len(later)} tokens a request are prefilled again."
         )
         return [failing("unit_coarse", _PREFIX, _PHASE, _LIMITED, 84, file.name, line, text, why)]
+    edge = _boundary(pairs, unit)
+    if edge:
+        line, text = line_with(file.text, str(edge))
+        why = f"A prompt of {edge} tokens misses while others hit whole blocks: a fault at the block's edge."
+        return [failing("boundary", _PREFIX, _PHASE, _LIMITED, 74, file.name, line, text, why)]
     grows = all(b >= a for (a, _), (b, _) in zip(pairs, later, strict=False))
     flat = max(c for _, c in pairs) < min(p for p, _ in pairs) / 3
     if grows and flat and pairs[-1][0] > 1.5 * pairs[0][0] and hit / total < 0.3:
@@ -194,6 +218,18 @@ def _judged(case: Case, file: CaseFile, pairs: list[tuple[int, int]], part: str)
         return [failing("hits_low", _PREFIX, _PHASE, _LIMITED, 50, file.name, line, text, why)]
     why = f"{hit / max(total, 1):.0%} of prompt tokens came from the cache."
     return [harmless("hits", _PHASE, file.name, line, text, why)]
+
+
+def _boundary(pairs: list[tuple[int, int]], unit: int) -> int:
+    """The prompt length that misses at the edge of a block, when others hit whole blocks; else 0."""
+    unit = unit if unit >= 128 else K3_UNIT_TOKENS
+    hit = [cached for _, cached in pairs if cached]
+    if not hit or any(cached % 128 for cached in hit):
+        return 0
+    for (before, _), (prompt, cached) in pairwise(pairs):
+        if cached == 0 and prompt >= unit and (before % unit == 0 or prompt % unit == 0):
+            return prompt
+    return 0
 
 
 def _texts(case: Case) -> list[Clue]:
