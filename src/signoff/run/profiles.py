@@ -73,16 +73,3 @@ def _refuse_unsourced(profile: Profile, path: Path) -> None:
                 f"{path}: {rule}: a {classes[source]} cannot make a demand",
                 f"Only these can: {', '.join(DEMANDING_CLASSES)}.",
             )
-
-
-def covers(profile: Profile, architecture: str) -> bool:
-    return "*" in profile.architectures or architecture in profile.architectures
-
-
-def refuse_uncovered(profile: Profile, architecture: str | None) -> None:
-    """Raise when the served architecture is known and the profile is not about it."""
-    if architecture is not None and not covers(profile, architecture):
-        raise SignoffError(
-            f"profile {profile.name} covers {', '.join(profile.architectures)}; the server runs {architecture[:100]}",
-            "Take the profile of that model, or generic-vllm.",
-        )

@@ -4,7 +4,7 @@ from signoff.core.words import Outcome
 from signoff.judge.catalogue.entry import Entry
 
 PASS, FAIL, UNCLEAR = Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE
-NO_LAUNCH = "{title} of {subject}: the launch could not be read: {reason}."
+NO_LAUNCH = "{title} of {subject}: not compared: {reason}."
 READ_LAUNCH = "Probe the node where the server's command line can be read, or give its whole launch log."
 
 ENTRIES: tuple[Entry, ...] = (
@@ -47,7 +47,7 @@ ENTRIES: tuple[Entry, ...] = (
         sentences={
             PASS: "The recipe's variables are set on {subject}; left out as the recipe allows: {options}.",
             FAIL: "Variables on {subject}: {options}.",
-            UNCLEAR: "The environment of the server on {subject} could not be read: {reason}.",
+            UNCLEAR: "Variables of the server on {subject}: not compared: {reason}.",
         },
         next_step={FAIL: "Set the variables as the recipe does.",
                    UNCLEAR: "Probe as the server's user or as root."},
@@ -79,10 +79,10 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         code="environment.launch.serves",
         title="Launch serves the plan",
-        checked="That the launch can serve what the plan asks at all: tools, prefix caching, the window.",
+        checked="That the launch can serve what the plan asks at all: tools and prefix caching.",
         matters="A server without a tool parser or with caching off cannot pass the gates, however fast it is.",
         measured="Options and launch log against plan and profile.",
-        changes="A launch with the parser, the cache and the window.",
+        changes="A launch with the parser and the cache.",
         sentences={
             PASS: "The launch of {subject} serves what the plan asks.",
             FAIL: "The launch of {subject} cannot serve the plan: {options}.",

@@ -186,7 +186,7 @@ def _shm(scene: Scene, view: NodeView) -> Finding:
     layout = sizes_of(view)
     world = layout["tp"] * layout["pp"] * layout["dp"]
     small = bool(sizes) and min(sizes) < SHM_BYTES_LEAST and world > 1
-    outcome = Outcome.INCONCLUSIVE if not sizes and world > 1 else Outcome.FAIL if small else Outcome.PASS
+    outcome = Outcome.INCONCLUSIVE if not sizes else Outcome.FAIL if small else Outcome.PASS
     gaps = "; ".join(f"{gap.how}: {gap.why}" for gap in fact.missing)
     values: dict[str, Value] = {
         "shm_mib": six(min(sizes) / MIB) if sizes else None,
@@ -194,7 +194,7 @@ def _shm(scene: Scene, view: NodeView) -> Finding:
         "shm_mib_least": six(SHM_BYTES_LEAST / MIB) if world > 1 else None,
         "reason": None if sizes else view.blind or gaps or None,
     }
-    return _host(view, "shm", outcome, values, required=world > 1)
+    return _host(view, "shm", outcome, values, required=world > 1 or _gpus_wanted(scene))
 
 
 def _memory(scene: Scene, view: NodeView) -> Finding:

@@ -81,6 +81,8 @@ def vllm_build(scene: Scene, view: NodeView, link: Link) -> Finding:
     else:
         values = {}
         unclear = not_accelerated(view)
+    # What a server answers and logs is a claim; what is installed where its process runs must be seen too.
+    unclear = view.blind or unclear
     return judged(link, view, seen, wrong, unclear=unclear, items=(ITEM_IMAGE,), values=values)
 
 

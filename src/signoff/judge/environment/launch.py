@@ -40,6 +40,20 @@ def _wanted(scene: Scene, view: NodeView) -> Wanted:
     return wanted_of(scene.profile, platform_kind(view), gpus, sizes_of(view))
 
 
+def _unfit(scene: Scene, view: NodeView) -> str:
+    """Why the recipe says nothing about this launch, right or wrong: another platform or another model runs here."""
+    kind = platform_kind(view)
+    if kind is not None and kind not in scene.profile.platforms:
+        return (
+            f"a {kind} build runs here, and profile {scene.profile.name} is about {', '.join(scene.profile.platforms)}"
+        )
+    entry, covered = view.last_log(), scene.profile.architectures
+    served = entry.log.architecture if entry is not None else None
+    if served is not None and "*" not in covered and served not in covered:
+        return f"{served} runs here, and profile {scene.profile.name} is about {', '.join(covered)}"
+    return ""
+
+
 def _cited(view: NodeView) -> tuple[str, ...]:
     entry = view.last_log()
     return (*view.cited, *((f"sha256:{entry.digest}",) if entry is not None else ()))
@@ -60,12 +74,13 @@ def _finding(
     code = f"environment.launch.{name}"
     if not scene.profile.launch and name in ("recipe", "missing", "variables"):
         return about(code, Outcome.NOT_APPLICABLE, bearing, subject=view.name, required=False, cause=Cause.TOPOLOGY)
-    outcome = Outcome.FAIL if wrong else Outcome.INCONCLUSIVE if launch is None else Outcome.PASS
+    unfit = _unfit(scene, view) if bearing is Bearing.LAUNCH else ""
+    outcome = Outcome.INCONCLUSIVE if unfit or launch is None else Outcome.FAIL if wrong else Outcome.PASS
     values: dict[str, Value] = {
         "count": len(wrong or listed or []),
         "options": "; ".join(wrong or listed or [])[:1500] or None,
         "read_from": launch.source if launch is not None else None,
-        "reason": (view.blind or "neither command line nor launch log") if launch is None else None,
+        "reason": unfit or ((view.blind or "neither command line nor launch log") if launch is None else None),
     }
     return about(
         code,
@@ -172,7 +187,7 @@ def _layout(scene: Scene, view: NodeView) -> Finding:
 
 
 def _serves(scene: Scene, view: NodeView, launch: Launch | None) -> Finding:
-    """Whether this launch can serve at all what the plan asks: tools, prefix caching, the window."""
+    """Whether this launch can serve at all what the plan asks: tools and prefix caching."""
     wrong, plan, profile = [], scene.plan, scene.profile
     entry = view.last_log()
     log = entry.log if entry is not None else None
@@ -191,8 +206,4 @@ def _serves(scene: Scene, view: NodeView, launch: Launch | None) -> Finding:
         )
         if off:
             wrong.append("prefix caching is off, and the plan needs it")
-    window = log.max_model_len if log is not None else None
-    least = plan.objective.input_tokens.floor
-    if window is not None and window < least:
-        wrong.append(f"the window is {window} tokens, less than the plan's floor of {least}")
-    return _finding(scene, view, "serves", wrong, launch, limit={"input_tokens_floor": least})
+    return _finding(scene, view, "serves", wrong, launch)

@@ -54,8 +54,8 @@ def judged(
     said: dict[str, Value] = {
         "observed": observed,
         "sources": len(weighed.sources),
-        "readings": weighed.text or None,
-        "missing": weighed.gaps or None,
+        "readings": weighed.text or "nothing",
+        "missing": weighed.gaps or "nothing",
         "reason": reason or None,
     }
     return about(

@@ -7,7 +7,8 @@ from signoff.core.evidence import Value
 from signoff.core.finding import Finding
 from signoff.core.words import Bearing, Cause, Outcome, Severity
 from signoff.judge.environment.scene import NodeView, ReadLog, Scene, about
-from signoff.read.launch_log import LogNote
+from signoff.judge.environment.versions import base
+from signoff.read.launch_log import LaunchLog, LogNote
 
 BEARINGS = {
     Cause.ENVIRONMENT: Bearing.CHAIN,
@@ -56,6 +57,8 @@ def _whole(scene: Scene, view: NodeView) -> Finding:
             reason = f"{entry.source} is empty"
         elif not log.boots or not log.phases:
             reason = f"{entry.source} shows no start of a server"
+        elif other := _of_another(scene, log):
+            reason = f"{entry.source} is of another server: {other}"
         elif log.truncated and not log.ready:
             reason = f"{entry.source} ends before the server was ready"
         elif not log.ready and not view.headless:
@@ -77,6 +80,17 @@ def _whole(scene: Scene, view: NodeView) -> Finding:
         evidence=[f"sha256:{entry.digest}" for entry in logs],
         items=ITEMS,
     )
+
+
+def _of_another(scene: Scene, log: LaunchLog) -> str:
+    """What shows that a log is not of the server that answers, empty when nothing does."""
+    if scene.version is not None and log.version is not None and base(log.version) != base(scene.version):
+        return f"vLLM {log.version} in the log, {scene.version} answers"
+    names = log.arguments.get("served_model_name", "")
+    wanted = scene.plan.service.model
+    if names and wanted is not None and scene.models and wanted in scene.models and wanted not in names:
+        return f"it serves {names[:100]}"
+    return ""
 
 
 def _failures(scene: Scene, view: NodeView) -> Finding:
