@@ -57,6 +57,7 @@ def test_a_healthy_service_passes_everything() -> None:
     outcomes = {code: finding.outcome for code, finding in found.items()}
     assert outcomes.pop("agent.gateway.said") is Outcome.NOT_APPLICABLE
     assert outcomes.pop("agent.gateway.intact") is Outcome.NOT_APPLICABLE
+    assert outcomes.pop("agent.gateway.once") is Outcome.NOT_APPLICABLE
     assert set(outcomes.values()) == {Outcome.PASS}
     assert all(finding.evidence for finding in found.values())
 
@@ -67,7 +68,7 @@ def test_nothing_ran_and_nothing_passes() -> None:
     found = case.found()
     assert set(found) == {entry.code for entry in CATALOGUE.values() if entry.code.startswith("agent.")}
     assert {f.outcome for code, f in found.items() if code != "agent.gateway.said"} == {Outcome.NOT_RUN}
-    assert all(f.required for code, f in found.items() if code != "agent.effects.once")
+    assert all(f.required for code, f in found.items() if not code.endswith(".once"))
 
 
 @pytest.mark.parametrize("kind", ["one_tool", "choose_tool", "second_turn"])
@@ -174,13 +175,15 @@ def test_one_leak_is_enough_and_named() -> None:
     assert found.outcome is Outcome.FAIL
     assert found.values["places"] == "reasoning 5"
     assert found.values["marker"] == "<|sep|>"
+    assert found.bearing is Bearing.MINOR
 
 
 def test_an_empty_reasoning_field_is_caught_where_a_parser_is_demanded() -> None:
     def silent(attempt: Attempt) -> Message:
         return right(attempt.sample) | {"reasoning": None}
 
-    assert Case().send_all(answer=silent).found()["agent.reasoning.separate"].outcome is Outcome.FAIL
+    found = Case().send_all(answer=silent).found()["agent.reasoning.separate"]
+    assert (found.outcome, found.bearing) == (Outcome.FAIL, Bearing.CALLS)
     plain = Case(profile=profile(reasoning_parser=None)).send_all(answer=silent)
     assert plain.found()["agent.reasoning.separate"].outcome is Outcome.PASS
     few = Case().send("one_tool", 8, lambda a: right(a.sample))
@@ -248,7 +251,7 @@ def test_a_gateway_in_front_of_a_broken_parser_is_not_blamed() -> None:
     assert found["agent.one_tool.rate"].cause is Cause.MODEL_PARSER
 
 
-def test_a_gateway_that_drops_reasoning_limits_and_a_renamed_field_does_not() -> None:
+def test_a_gateway_that_drops_reasoning_is_caught_and_one_that_renames_it_is_not() -> None:
     def dropped(attempt: Attempt) -> Message:
         return right(attempt.sample) | {"reasoning": None}
 
@@ -258,7 +261,7 @@ def test_a_gateway_that_drops_reasoning_limits_and_a_renamed_field_does_not() ->
 
     case = Case(plan=plan(gateway_url="http://g")).send_all().send_all(20, dropped, via="gateway")
     found = case.found()["agent.gateway.intact"]
-    assert (found.outcome, found.bearing, found.cause) == (Outcome.FAIL, Bearing.MINOR, Cause.GATEWAY)
+    assert (found.outcome, found.bearing, found.cause) == (Outcome.FAIL, Bearing.CALLS, Cause.GATEWAY)
     assert found.values["lost"] == "the reasoning field"
     case = Case(plan=plan(gateway_url="http://g")).send_all().send_all(20, renamed, via="gateway")
     assert case.found()["agent.gateway.intact"].outcome is Outcome.PASS
@@ -301,13 +304,13 @@ def duplicating(direct_extra: int) -> Finding:
     ledger(case, [effect(case, n) for n in range(6)])
     counted(case, "direct", 10, 210 + direct_extra)
     counted(case, "gateway", 300, 500)
-    return case.found()["agent.effects.once"]
+    return case.found()["agent.gateway.once"]
 
 
 def test_a_gateway_that_sends_twice_is_caught_by_the_servers_count() -> None:
     found = duplicating(direct_extra=0)
     assert (found.outcome, found.bearing, found.cause) == (Outcome.FAIL, Bearing.EFFECT, Cause.GATEWAY)
-    assert (found.values["gateway_sent"], found.values["gateway_arrived"]) == (100, 200)
+    assert (found.values["sent"], found.values["arrived"]) == (100, 200)
 
 
 def test_traffic_of_others_is_not_taken_for_a_gateway_that_sends_twice() -> None:
@@ -319,12 +322,12 @@ def test_traffic_of_others_is_not_taken_for_a_gateway_that_sends_twice() -> None
 def test_an_honest_gateway_passes_and_unreadable_counters_are_open() -> None:
     case = Case(plan=plan(gateway_url="http://g")).send_all().send_all(20, via="gateway")
     ledger(case, [effect(case, n) for n in range(6)])
-    assert case.found()["agent.effects.once"].outcome is Outcome.INCONCLUSIVE
+    assert case.found()["agent.gateway.once"].outcome is Outcome.INCONCLUSIVE
     counted(case, "direct", 10, 210)
     counted(case, "gateway", 300, 400)
-    assert case.found()["agent.effects.once"].outcome is Outcome.PASS
+    assert case.found()["agent.gateway.once"].outcome is Outcome.PASS
     case.keep(b"vllm:request_success_total 1\n", "scrape", "http://s/metrics", what="gateway", when="after")
-    assert case.found()["agent.effects.once"].outcome is Outcome.INCONCLUSIVE
+    assert case.found()["agent.gateway.once"].outcome is Outcome.INCONCLUSIVE
 
 
 def test_every_sentence_is_whole() -> None:

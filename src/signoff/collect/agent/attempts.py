@@ -43,7 +43,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
     via: Via
     thinking: Literal["on", "off", "default"]
     choice: Literal["auto", "required", "none"]
-    """`none`: the sample offers no tools."""
+    """`none`: the sample offers no tools, or calls for none where the server does not take `auto`."""
     alone: bool
 
     @property
@@ -88,7 +88,7 @@ def _choice(sample: Sample, lap: int, options: Options) -> Literal["auto", "requ
         return "none"
     if sample.calls and (not options.auto or lap % 4 == 3):
         return "required"
-    return "auto"
+    return "auto" if options.auto else "none"
 
 
 def request_of(attempt: Attempt, pack: Pack, options: Options) -> Request:

@@ -116,7 +116,7 @@ class EffectLoop:
             "model": self.options.model,
             "messages": messages,
             "tools": [TOOL],
-            "tool_choice": "auto" if self.options.auto or turn == 2 else "required",
+            "tool_choice": "auto" if self.options.auto else ("required" if turn == 1 else "none"),
             "max_tokens": THINKING_TOKENS if self.options.thinking else PLAIN_TOKENS,
         }
         if streamed:

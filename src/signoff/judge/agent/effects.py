@@ -1,6 +1,9 @@
-"""Did one intent have one effect? Two witnesses: the ledger of the tool loop, and the server's own count of requests
-while the gateway carried ours. Traffic of others would look the same as a gateway that sends twice, so the count is
-believed only when it was exact while nothing but direct requests were sent."""
+"""Did one intent have one effect? Two witnesses, each with a finding of its own.
+
+ledger     what the tool loop carried out, borne out by the raw answers
+arrivals   the server's own count of requests while the gateway carried ours. Traffic of others would look the same as
+           a gateway that sends twice, so it is believed only when the count was exact while no gateway was used
+"""
 
 from collections import Counter
 
@@ -18,10 +21,12 @@ from signoff.read.answer import decoded
 from signoff.read.scrape import read_scrape
 
 STAGE = "agent.effects"
+STAGES = {"gateway": ("agent.gateway",), "direct": tuple(f"agent.{kind}" for kind in KINDS)}
+"""The stages whose requests were sent between the two counts of a window."""
 FINISHED = "vllm:request_success_total"
 """Counts every finished request whatever its reason, aborts included."""
 EXECUTED_MIN = 3
-SENT_STATES = (State.REFUSED,)
+"""Intents that must have been carried out before "never twice" says anything."""
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -39,60 +44,52 @@ class Ledger(msgspec.Struct, frozen=True):
     effects: list[Effect]
 
 
+class Window(msgspec.Struct, frozen=True):
+    """Requests that we sent, and requests that the servers finished meanwhile."""
+
+    sent: int
+    arrived: int
+    cards: tuple[str, ...]
+
+
 def effects(dossier: Dossier) -> list[Finding]:
-    ledger, digest = _ledger(dossier)
-    through, direct = _window(dossier, "gateway"), _window(dossier, "direct")
-    if ledger is None and dossier.started(STAGE) is None:
-        return [_finding(Outcome.NOT_RUN, {}, (), required=False)]
-    twice = _repeated(ledger)
-    executed = len({e.intent for e in ledger.effects}) if ledger is not None else 0
-    values: dict[str, Value] = {
-        "intents": ledger.intents if ledger is not None else None,
-        "executed": executed,
-        "repeated": len(twice),
-        "example": f"{twice[0].tool}({twice[0].arguments[:200]})" if twice else None,
-        "example_record": twice[0].record if twice else None,
-        "gateway_sent": through[0] if through else None,
-        "gateway_arrived": through[1] if through else None,
-        "direct_sent": direct[0] if direct else None,
-        "direct_arrived": direct[1] if direct else None,
-    }
-    cited = (f"sha256:{digest}",) if digest else ()
-    more = through is not None and through[1] > through[0]
-    alone = direct is not None and direct[1] <= direct[0] and dossier.plan.service.exclusive
-    has_gateway = dossier.plan.service.gateway_url not in (None, "none")
-    if twice or (more and alone):
-        by_gateway = not twice or (has_gateway and more and alone)
-        cause = Cause.GATEWAY if by_gateway else Cause.MODEL_PARSER
-        return [_finding(Outcome.FAIL, values, (*cited, *_cards(dossier)), cause=cause)]
-    if executed < EXECUTED_MIN:
-        return [_finding(Outcome.INCONCLUSIVE, values | {"reason": "too_few_calls"}, cited, required=False)]
-    if has_gateway and (through is None or not alone):
-        reason = "arrivals_not_countable"
-        return [_finding(Outcome.INCONCLUSIVE, values | {"reason": reason}, cited, required=False)]
-    return [_finding(Outcome.PASS, values, (*cited, *_cards(dossier)))]
+    return [_carried_out(dossier), _arrivals(dossier)]
 
 
-def _finding(
-    outcome: Outcome,
-    values: dict[str, Value],
-    evidence: tuple[str, ...],
-    *,
-    required: bool = True,
-    cause: Cause = Cause.NONE,
-) -> Finding:
+def _finding(code: str, outcome: Outcome, values: dict[str, Value], **more: object) -> Finding:
     return Finding(
-        code="agent.effects.once",
+        code=code,
         gate=Gate.AGENT,
         outcome=outcome,
         bearing=Bearing.EFFECT,
         phase=Phase.AGENT,
-        cause=cause,
-        required=required,
         values=values,
-        evidence=evidence,
         items=(11,),
+        **more,  # type: ignore[arg-type]
     )
+
+
+def _carried_out(dossier: Dossier) -> Finding:
+    code = "agent.effects.once"
+    ledger, digest = _ledger(dossier)
+    if ledger is None:
+        return _finding(code, Outcome.NOT_RUN, {}, required=False)
+    twice = _repeated(ledger)
+    executed = len({e.intent for e in ledger.effects})
+    values: dict[str, Value] = {
+        "intents": ledger.intents,
+        "executed": executed,
+        "repeated": len(twice),
+        "example": f"{twice[0].tool}({twice[0].arguments[:200]})" if twice else None,
+        "example_record": twice[0].record if twice else None,
+    }
+    cited = (f"sha256:{digest}", *(f"record:{e.record}" for e in twice[:4]))
+    if twice:
+        return _finding(code, Outcome.FAIL, values, evidence=cited, cause=Cause.MODEL_PARSER)
+    if executed < EXECUTED_MIN:
+        values["reason"] = "too_few_calls"
+        return _finding(code, Outcome.INCONCLUSIVE, values, evidence=cited, required=False)
+    return _finding(code, Outcome.PASS, values, evidence=cited)
 
 
 def _ledger(dossier: Dossier) -> tuple[Ledger | None, str]:
@@ -116,11 +113,11 @@ def _calls(dossier: Dossier, record: Record) -> list[tuple[str, str]]:
     return [(call.name[:200], call.arguments[:2000]) for call in answer.calls]
 
 
-def _repeated(ledger: Ledger | None) -> list[Effect]:
+def _repeated(ledger: Ledger) -> list[Effect]:
     """Effects that some earlier one of the same intent equals, spacing and key order aside."""
     seen: Counter[tuple[int, str, str]] = Counter()
     again = []
-    for effect in ledger.effects if ledger is not None else ():
+    for effect in ledger.effects:
         value, trouble = decoded(effect.arguments)
         key = (effect.intent, effect.tool, effect.arguments if trouble else to_json(value).decode())
         if seen[key]:
@@ -129,8 +126,30 @@ def _repeated(ledger: Ledger | None) -> list[Effect]:
     return again
 
 
-def _window(dossier: Dossier, what: str) -> tuple[int, int] | None:
-    """Requests sent and requests the servers finished between the two counts of a window; `None`: not counted."""
+def _arrivals(dossier: Dossier) -> Finding:
+    code, url = "agent.gateway.once", dossier.plan.service.gateway_url
+    if url == "none":
+        return _finding(code, Outcome.NOT_APPLICABLE, {}, evidence=("plan.yaml#service.gateway_url",))
+    if url is None or not dossier.of_stage("agent.gateway"):
+        return _finding(code, Outcome.NOT_RUN, {}, required=False)
+    through, direct = _window(dossier, "gateway"), _window(dossier, "direct")
+    values: dict[str, Value] = {
+        "sent": through.sent if through else None,
+        "arrived": through.arrived if through else None,
+        "direct_sent": direct.sent if direct else None,
+        "direct_arrived": direct.arrived if direct else None,
+    }
+    if through is None or direct is None or not dossier.plan.service.exclusive or direct.arrived > direct.sent:
+        values["reason"] = "arrivals_not_countable" if through is None or direct is None else "traffic_of_others"
+        return _finding(code, Outcome.INCONCLUSIVE, values, required=False)
+    cards = (*through.cards, *direct.cards)
+    if through.arrived > through.sent:
+        return _finding(code, Outcome.FAIL, values, evidence=cards, cause=Cause.GATEWAY)
+    return _finding(code, Outcome.PASS, values, evidence=cards)
+
+
+def _window(dossier: Dossier, what: str) -> Window | None:
+    """What was sent and arrived between the two counts; `None` when it was not counted."""
     cards = [c for c in dossier.of_kind("scrape") if c.conditions.get("what") == what]
     counts: dict[str, dict[str, float]] = {}
     for card in cards:
@@ -144,12 +163,6 @@ def _window(dossier: Dossier, what: str) -> tuple[int, int] | None:
     before, after = counts.get("before", {}), counts.get("after", {})
     if not before or before.keys() != after.keys() or any(after[url] < before[url] for url in before):
         return None
-    stages = ["agent.gateway"] if what == "gateway" else [f"agent.{kind}" for kind in KINDS]
-    sent = sum(r.state not in SENT_STATES for stage in stages for r in dossier.of_stage(stage))
-    return sent, int(sum(after.values()) - sum(before.values()))
-
-
-def _cards(dossier: Dossier) -> tuple[str, ...]:
-    return tuple(
-        f"sha256:{c.digest}" for c in dossier.of_kind("scrape") if c.conditions.get("what") == "gateway" and c.digest
-    )
+    sent = sum(r.state is not State.REFUSED for stage in STAGES[what] for r in dossier.of_stage(stage))
+    arrived = int(sum(after.values()) - sum(before.values()))
+    return Window(sent=sent, arrived=arrived, cards=tuple(f"sha256:{card.digest}" for card in cards))

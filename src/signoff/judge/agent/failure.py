@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
+from signoff.core.codec import to_json
 from signoff.core.sample import Pack, Sample, TextRule
 from signoff.core.words import State
 from signoff.judge.agent.arguments import invalid, same_call
@@ -76,7 +77,7 @@ def failure_of(answer: Answer, state: State, error: str, sample: Sample, pack: P
     """What is wrong with `answer` as an answer to `sample`; `None` when it is right."""
     if state not in (State.OK, State.NO_USAGE) or answer.error or not answer.readable:
         reason = error or answer.error or answer.trouble
-        return failed("transport", f"{state}: {reason}", answer.content)
+        return failed("transport", f"{state}: {reason}", answer.content or reason)
     if answer.finish_reason == "length" and not (sample.may_be_cut and not answer.calls):
         return failed("truncated", "ended at the token budget", answer.content or answer.reasoning)
     if sample.calls:
@@ -96,10 +97,16 @@ def _calls_missing(answer: Answer) -> Failure | None:
         return failed("in_reasoning", f"`{reasoning.text}` in reasoning, and no call", reasoning.excerpt)
     if answer.finish_reason == "tool_calls" or (answer.has("empty_calls") and not (answer.content or "").strip()):
         if answer.finish_reason == "tool_calls":
-            return failed("empty_calls", "finish reason tool_calls without any call", answer.content)
+            return failed("empty_calls", "finish reason tool_calls without any call", _empty(answer))
         if not (answer.reasoning or "").strip():
-            return failed("empty_calls", "empty tool_calls and no content", answer.content)
+            return failed("empty_calls", "empty tool_calls and no content", _empty(answer))
     return failed("no_call", "answered without the call that was needed", answer.content or answer.reasoning)
+
+
+def _empty(answer: Answer) -> str:
+    """What there is to show of an answer that holds nothing."""
+    said: dict[str, Any] = {"finish_reason": answer.finish_reason, "content": answer.content, "tool_calls": []}
+    return to_json(said).decode()
 
 
 def _identity(answer: Answer) -> Failure | None:
@@ -185,13 +192,13 @@ def _content(answer: Answer, sample: Sample) -> Failure | None:
     if leak is not None:
         return failed("markup_leak", f"`{leak.text}` in content", leak.excerpt)
     if answer.finish_reason == "tool_calls":
-        return failed("empty_calls", "finish reason tool_calls without any call", text)
+        return failed("empty_calls", "finish reason tool_calls without any call", _empty(answer))
     if not text:
         if sample.may_be_cut and (answer.reasoning or "").strip():
             return None
         if (answer.reasoning or "").strip():
             return failed("in_reasoning", "no content; the whole answer stands in reasoning", answer.reasoning)
-        return failed("wrong_answer", "blank content")
+        return failed("wrong_answer", "blank content", _empty(answer))
     if sample.response_schema is not None:
         return _structured(text, sample.response_schema, sample.values)
     return _text(text, sample.content or TextRule())

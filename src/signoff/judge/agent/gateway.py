@@ -12,7 +12,7 @@ from signoff.core.sample import KINDS, Pack
 from signoff.core.words import Bearing, Cause, Gate, Outcome, Phase
 from signoff.judge.agent.attempt import Judged, classes_of, judged
 from signoff.judge.agent.contrast import Contrast
-from signoff.judge.agent.lanes import Kinds, contrast_of
+from signoff.judge.agent.lanes import Kinds, above, contrast_of
 from signoff.judge.agent.rates import example
 from signoff.judge.summaries import rate
 
@@ -80,7 +80,8 @@ def _intact(dossier: Dossier, pack: Pack | None, direct: Kinds) -> Finding:
         "lost": _lost_words(worse, lost),
         **example(shown if worse else ()),
     }
-    bearing = Bearing.CALLS if _above_limit(dossier, worse, through) else Bearing.MINOR
+    often = _above_limit(dossier, worse, through) or (lost and above(dossier, thoughts.b_failed, thoughts.b))
+    bearing = Bearing.CALLS if often else Bearing.MINOR
     outcome = Outcome.FAIL if worse or lost else Outcome.PASS
     cited = [a for a in shown if a.failure is not None or not worse][:CITED_MAX]
     return _finding(code, outcome, bearing, values, evidence=tuple(a.cited for a in cited))

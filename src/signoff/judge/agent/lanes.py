@@ -11,6 +11,7 @@ from signoff.core.sample import KINDS
 from signoff.core.words import Bearing, Cause, Gate, Outcome, Phase
 from signoff.judge.agent.attempt import Judged
 from signoff.judge.agent.contrast import Contrast
+from signoff.judge.summaries import rate
 
 ANSWERS_MIN = 10
 """Answers with thinking on, below which an absent reasoning field proves nothing."""
@@ -25,12 +26,18 @@ def lanes(dossier: Dossier, kinds: Kinds) -> list[Finding]:
     return [_agree(kinds), _separate(dossier, kinds)]
 
 
-def _finding(code: str, outcome: Outcome, values: dict[str, Value], cited: Sequence[Judged] = ()) -> Finding:
+def _finding(
+    code: str,
+    outcome: Outcome,
+    values: dict[str, Value],
+    cited: Sequence[Judged] = (),
+    bearing: Bearing = Bearing.MINOR,
+) -> Finding:
     return Finding(
         code=code,
         gate=Gate.AGENT,
         outcome=outcome,
-        bearing=Bearing.MINOR,
+        bearing=bearing,
         phase=Phase.AGENT,
         cause=Cause.MODEL_PARSER if outcome is Outcome.FAIL else Cause.NONE,
         values=values,
@@ -111,10 +118,20 @@ def _separate(dossier: Dossier, kinds: Kinds) -> Finding:
         or None,
     }
     if marked or lost or spoken or never:
-        return _finding(code, Outcome.FAIL, values, [*marked, *lost, *spoken, *(silent if never else ())])
+        spoiled = silent if never else list({a.record.id: a for a in (*lost, *spoken)}.values())
+        seen = [a for a in marked if a.answer is not None and any(m.place != "reasoning" for m in a.answer.markers)]
+        often = above(dossier, len(seen), len(answered)) or above(dossier, len(spoiled), len(thinking))
+        bearing = Bearing.CALLS if often else Bearing.MINOR
+        return _finding(code, Outcome.FAIL, values, [*marked, *spoiled], bearing)
     if dossier.profile.reasoning_parser and len(thinking) < ANSWERS_MIN:
         return _finding(code, Outcome.INCONCLUSIVE, values | {"reason": "too_few_answers_with_thinking"}, answered)
     return _finding(code, Outcome.PASS, values, answered)
+
+
+def above(dossier: Dossier, failed: int, tried: int) -> bool:
+    """Whether a rate is proved above the plan's limit, at the plan's confidence."""
+    asked = dossier.plan.agent.failure_rate
+    return asked.limit is not None and rate(failed, tried, 2 * asked.confidence - 1).low > asked.limit
 
 
 def _reasoning(attempt: Judged) -> str:

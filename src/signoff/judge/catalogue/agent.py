@@ -119,23 +119,40 @@ _GATEWAY_INTACT = Entry(
 _EFFECTS = Entry(
     code="agent.effects.once",
     title="One intent has one effect",
-    checked="Whether a call is carried out twice for one intent, or a request reaches the server twice for one sent.",
+    checked="Whether a call is carried out twice for one intent.",
     matters="A message sent or an order placed twice cannot be taken back by any retry rule.",
-    measured="A small tool loop with a ledger of what was asked and carried out; and the server's count of finished "
-    "requests while the gateway carried ours, believed only when it was exact without the gateway.",
-    changes="A gateway that sends once, or calls that carry a key by which the tool refuses the second.",
+    measured="A small tool loop with a ledger: every intent is asked once, each call that comes is carried out, the "
+    "result is handed back; what the raw answers do not bear out is not counted.",
+    changes="Answers that hold each call once and do not call again what has its result.",
     sentences={
-        Outcome.PASS: "{executed} of {intents} intents were carried out, each once; through the gateway {gateway_sent} "
-        "were sent and {gateway_arrived} arrived.",
-        Outcome.FAIL: "Effects were doubled: {repeated} calls came again for an intent already carried out; by the "
-        "gateway {gateway_sent} requests were sent and {gateway_arrived} arrived.",
-        Outcome.INCONCLUSIVE: "Whether effects are doubled cannot be told: {reason}.",
+        Outcome.PASS: "{executed} of {intents} intents were carried out, each once.",
+        Outcome.FAIL: "{repeated} calls came again for an intent already carried out, for instance {example}.",
+        Outcome.INCONCLUSIVE: "Calls came for {executed} of {intents} intents only: {reason}.",
         Outcome.NOT_RUN: "The tool loop was not run.",
     },
     next_step={
-        Outcome.FAIL: "Turn off gateway retries for requests that may have begun, and give tools a key to refuse "
-        "what they already did.",
-        Outcome.INCONCLUSIVE: "Give a service on which calls come and whose counters can be read.",
+        Outcome.FAIL: "Give tools a key by which they refuse what they did; look at how results are rendered.",
+        Outcome.INCONCLUSIVE: "Give a service on which calls come.",
+    },
+)
+_GATEWAY_ONCE = Entry(
+    code="agent.gateway.once",
+    title="The gateway sends each request once",
+    checked="Whether more requests reach the server than were sent to the gateway.",
+    matters="A request that is sent twice costs twice, and what it makes a tool do may happen twice.",
+    measured="The server's count of finished requests before and after the gateway lane, believed only when the same "
+    "count was exact for the direct lanes, where nobody else could have sent.",
+    changes="A gateway that does not send again what may have begun.",
+    sentences={
+        Outcome.PASS: "{sent} requests were sent to the gateway, {arrived} reached the server.",
+        Outcome.FAIL: "{sent} requests were sent to the gateway, {arrived} reached the server.",
+        Outcome.INCONCLUSIVE: "How many requests the gateway sent cannot be told: {reason}.",
+        Outcome.NOT_RUN: "Nothing was sent through a gateway.",
+        Outcome.NOT_APPLICABLE: "The plan says that there is no gateway.",
+    },
+    next_step={
+        Outcome.FAIL: "Turn off the gateway's retries and shadow traffic for requests that may have begun.",
+        Outcome.INCONCLUSIVE: "Run against a server that nobody else uses and whose counters can be read.",
     },
 )
 ENTRIES: tuple[Entry, ...] = (
@@ -146,5 +163,6 @@ ENTRIES: tuple[Entry, ...] = (
     _SEPARATE,
     _GATEWAY_SAID,
     _GATEWAY_INTACT,
+    _GATEWAY_ONCE,
     _EFFECTS,
 )
