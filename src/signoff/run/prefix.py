@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
 from typing import Any
 
 from msgspec.structs import replace
 
+from signoff.collect.client import HttpClient
 from signoff.collect.control import Control
 from signoff.collect.prefix.arms import (
     OUTPUT_TOKENS,
@@ -23,6 +25,7 @@ from signoff.collect.prefix.window import Scraped, Sent, Window
 from signoff.collect.tokenize import fit, token_ids
 from signoff.core.events import Event, EvidenceTaken, Progress, RecordTaken, StageFinished, StageStarted
 from signoff.core.evidence import Evidence, Value
+from signoff.core.protocols import Client
 from signoff.core.record import Request
 from signoff.core.words import Gate, State
 from signoff.judge.prefix.next_step import Pair, next_length, prompt_tokens, unit_of
@@ -34,13 +37,17 @@ STAGE = "prefix.rounds"
 IDLE_WAIT_S, IDLE_LOOK_S = 10.0, 0.2
 HEAD_START_NS = 50_000_000
 """How long past a cold prompt's first token the second of two held requests waits."""
+FEW_TOKENS = 4
+"""Output of requests outside the rounds, whose answers nobody reads."""
 FAILURES_MAX = 6
 """Requests in a row that may fail before the service counts as lost."""
 ARMS = 8
 
 
-async def run_prefix(session: Session) -> Events:
-    """Every event of the gate. Stops within a request's cancellation when the session's `stop` is set."""
+async def run_prefix(session: Session, gateway: Client | None = None) -> Events:
+    """Every event of the gate. Stops within a request's cancellation when the session's `stop` is set.
+
+    `gateway` takes the place of an own client to the plan's gateway."""
     rounds = session.plan.prefix.rounds or session.profile.floors.prefix_rounds
     started = StageStarted(
         stage=STAGE,
@@ -51,8 +58,13 @@ async def run_prefix(session: Session) -> Events:
     )
     session.store.note(started)
     yield started
-    async with Control(session.plan.service) as control:
-        loop = _Loop(session, control, rounds)
+    url = session.plan.service.gateway_url
+    async with AsyncExitStack() as stack:
+        control = await stack.enter_async_context(Control(session.plan.service))
+        if gateway is None and url is not None and url != "none":
+            there = replace(session.plan.service, base_url=url.rstrip("/"))
+            gateway = await stack.enter_async_context(HttpClient(there, session.clock))
+        loop = _Loop(session, control, rounds, gateway)
         async for event in loop.events():
             yield event
     finished = StageFinished(
@@ -65,8 +77,8 @@ async def run_prefix(session: Session) -> Events:
 class _Loop:
     """One pass of the gate. `stopped` and `found` are whole once `events` ended."""
 
-    def __init__(self, session: Session, control: Control, rounds: int) -> None:
-        self.session, self.control, self.rounds = session, control, rounds
+    def __init__(self, session: Session, control: Control, rounds: int, gateway: Client | None) -> None:
+        self.session, self.control, self.rounds, self.gateway = session, control, rounds, gateway
         self.window = Window(
             control=control,
             client=session.client,
@@ -131,19 +143,19 @@ class _Loop:
             id=f"prefix-{self.session.run_id}-{self._count}",
             gate=Gate.PREFIX,
             stage=STAGE,
-            body=body_of(arm, self.session.model, self.output_tokens),
+            body=body_of(arm, self.session.model, FEW_TOKENS if "round" not in labels else self.output_tokens),
             labels={**labels, **arm.labels, **({"rank": rank} if rank else {})},
             keep=True,
             headers={"X-data-parallel-rank": rank} if rank else {},
         )
 
-    async def _last_looks(self, cold: Arm, number: str, rank: str) -> AsyncIterator[Event]:
+    async def _last_looks(self, cold: Arm, number: str, rank: str, off: bool) -> AsyncIterator[Event]:
         """The cold prompt once more, asking how the server rendered it; and, when nothing ever hit, twice at a time:
         what hits only while another request holds it is evicted as soon as it is let go."""
         echo = self._request(cold, {"arm": "echo", "round": number}, rank)
         async for event in self._send(replace(echo, stream=False, body=echo_body(cold, self.session.model))):
             yield event
-        if self.stopped or not self._hits or any(self._hits):
+        if self.stopped or off or not self._hits or any(self._hits):
             return
         first = self._request(cold, {"arm": "held", "turn": "first", "round": number}, rank)
         first = replace(first, body=held_body(cold, self.session.model))
@@ -159,7 +171,8 @@ class _Loop:
         yield RecordTaken(exchange=sent.exchange)
 
     async def _send(self, request: Request) -> AsyncIterator[Event]:
-        sent = await self.window.send(request)
+        arm = request.labels["arm"]
+        sent = await self.window.send(request, self.gateway if arm == "gateway" else None)
         self._sent = sent
         self._failed = 0 if sent.record.state is State.OK else self._failed + 1
         for card in sent.before.cards:
@@ -167,7 +180,7 @@ class _Loop:
         yield RecordTaken(exchange=sent.exchange)
         for card in sent.after.cards:
             yield EvidenceTaken(evidence=card)
-        pair, arm = pair_of(sent), request.labels["arm"]
+        pair = pair_of(sent)
         if pair is not None and arm in ("warm", "replay"):
             self._hits.append(pair[1])
         if arm == "cold":
@@ -217,10 +230,12 @@ class _Loop:
         words = next(size for size, messages in built if messages is best)
         self.found |= {"prompt_tokens": length, "first_prompt_tokens": count, "filler_words": words}
         engines = config.engines if config is not None else ()
+        off = config is not None and config.enabled is False
         done = 0
         for number in range(rounds):
             rank = str(number % len(engines)) if len(engines) > 1 else ""
-            arms = round_arms(Round(run_id=run_id, number=number, words=words))
+            this = Round(run_id=run_id, number=number, words=words, gateway=self.gateway is not None)
+            arms = round_arms(this)
             requests = [self._request(arm, {"arm": arm.name, "round": str(number + 1)}, rank) for arm in arms]
             for card in await self._token_cards(arms, requests):
                 yield EvidenceTaken(evidence=card)
@@ -232,9 +247,9 @@ class _Loop:
                 async for event in self._send(request):
                     yield event
                 done += 1
-                yield Progress(stage=STAGE, done=done, planned=rounds * ARMS)
+                yield Progress(stage=STAGE, done=done, planned=rounds * len(arms))
             if number == rounds - 1 and not self.stopped:
-                async for event in self._last_looks(arms[0], str(number + 1), rank):
+                async for event in self._last_looks(arms[0], str(number + 1), rank, off):
                     yield event
 
     async def _token_cards(self, arms: list[Arm], requests: list[Request]) -> list[Evidence]:

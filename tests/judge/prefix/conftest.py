@@ -26,13 +26,13 @@ TEMPLATE, NONCE, BODY, QUESTION = 3, 4, 60, 5
 LENGTH = TEMPLATE + NONCE + BODY + QUESTION  # 72 tokens: 4 units and a half
 WARM_HIT = REPLAY_HIT = 64
 ARMS = ("cold", "warm_1", "control_head", "warm_2", "replay", "control_tools", "warm_3", "control_salt")
-HITS = {name: (WARM_HIT if name.startswith("warm") else REPLAY_HIT if name == "replay" else 0) for name in ARMS}
+HITS = {"warm_1": WARM_HIT, "warm_2": WARM_HIT, "warm_3": WARM_HIT, "replay": REPLAY_HIT, "gateway": REPLAY_HIT}
 URL = "http://127.0.0.1:9/metrics"
 
 PLAN = """schema: signoff/plan/1
 name: crafted
 profile: kimi-k3-simulated
-service: {base_url: "http://127.0.0.1:9", model: m}
+service: {base_url: "http://127.0.0.1:9", gateway_url: none, model: m}
 gates: [prefix]
 objective: {concurrency: {target: 4, floor: 2}, input_tokens: {target: 100, floor: 50}}
 """
@@ -50,7 +50,7 @@ class World:
             "mamba_cache_mode": "none",
             "engine": "0",
         }
-        self.hits: Callable[[str, int], int] = lambda arm, number: HITS[arm]
+        self.hits: Callable[[str, int], int] = lambda arm, number: HITS.get(arm, 0)
         self.cached: Callable[[str, int], int | None] = self.hit_of
         self.counted: Callable[[str, int], int | None] = self.hit_of
         self.by_source: Callable[[str, int], int | None] = self.hit_of
@@ -68,6 +68,7 @@ class World:
         self.restart_at = ""
         self.echo: list[int] | None = None
         self.held: int | None = None
+        self.more_arms: tuple[str, ...] = ()
         self.stopped = ""
         self.plan: Plan = parse_plan(PLAN)
         self.profile: Profile = load_profile("kimi-k3-simulated")
@@ -89,7 +90,7 @@ class World:
         records = []
         self._scrape({"when": "first"})
         for number in range(1, self.rounds + 1):
-            records += [self._request(arm, number) for arm in ARMS]
+            records += [self._request(arm, number) for arm in (*ARMS, *self.more_arms)]
         if self.echo is not None:
             records.append(self._echoed())
         if self.held is not None:

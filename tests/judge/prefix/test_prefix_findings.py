@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from signoff.core.finding import Finding
 from signoff.core.plan import Load
-from signoff.core.words import Bearing, Gate, Outcome, Severity, State
+from signoff.core.words import Bearing, Cause, Gate, Outcome, Severity, State
 from signoff.judge.catalogue.entry import sentence
 from signoff.judge.catalogue.prefix import ENTRIES
 from signoff.judge.prefix import findings
@@ -19,7 +19,7 @@ PASS, FAIL, UNSURE = Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE
 
 def lawful(arm: str, number: int) -> int:
     """What a cache serves: 4 units to whatever shares the cold prompt, and nothing to the rest."""
-    return 64 if arm == "replay" or arm.startswith("warm") else 0
+    return 64 if arm in ("replay", "gateway") or arm.startswith("warm") else 0
 
 
 def judged(world: Any) -> dict[tuple[str, str], Finding]:
@@ -32,7 +32,8 @@ def one(world: Any, code: str, subject: str = "") -> Finding:
 
 def test_a_lawful_world_passes_everything(world: Any) -> None:
     found = judged(world)
-    assert {f.outcome for f in found.values()} == {PASS}
+    assert {code for (code, _), f in found.items() if f.outcome is not PASS} == {"prefix.gateway.hits"}
+    assert found["prefix.gateway.hits", ""].outcome is Outcome.NOT_APPLICABLE
     assert {code for code, _ in found} == CODES
     hits = found["prefix.hits.expected", ""]
     assert (hits.values["rounds"], hits.values["expected_tokens"], hits.values["hit_tokens"]) == (5, 1280, 1280)
@@ -262,6 +263,49 @@ def test_without_token_ids_nothing_is_expected(world: Any) -> None:
     assert found["prefix.hits.expected", ""].values["reason"] == "no_token_ids"
     assert found["prefix.control.valid", "head"].outcome is UNSURE
     assert found["prefix.control.zero", ""].outcome is UNSURE
+
+
+# gateway ------------------------------------------------------------------------------------------------------------
+
+
+def with_gateway(world: Any, url: str | None = "http://127.0.0.1:8") -> None:
+    world.plan = replace(world.plan, service=replace(world.plan.service, gateway_url=url))
+    world.more_arms = ("gateway",) if url else ()
+
+
+def test_hits_through_the_gateway(world: Any) -> None:
+    with_gateway(world)
+    assert one(world, "prefix.gateway.hits").outcome is PASS
+
+
+def test_a_gateway_that_is_not_said_is_not_run(world: Any) -> None:
+    with_gateway(world, None)
+    assert one(world, "prefix.gateway.hits").outcome is Outcome.NOT_RUN
+
+
+@pytest.mark.parametrize(("more", "reason"), [(0, "unexplained"), (9, "head_changed")])
+def test_a_gateway_that_loses_hits_is_to_blame(world: Any, more: int, reason: str) -> None:
+    with_gateway(world)
+    world.hits = only(gateway=0)
+    world.told_tokens = lambda arm, number: len(world.ids(arm, number)) + (more if arm == "gateway" else 0)
+    found = judged(world)
+    assert (found["prefix.gateway.hits", ""].outcome, found["prefix.gateway.hits", ""].cause) == (FAIL, Cause.GATEWAY)
+    assert found["prefix.gateway.hits", ""].values["reason"] == reason
+    assert found["prefix.hits.expected", ""].outcome is PASS
+
+
+def test_a_gateway_is_not_to_blame_for_a_cache_that_is_inert(world: Any) -> None:
+    with_gateway(world)
+    world.hits = lambda arm, number: 0
+    found = one(world, "prefix.gateway.hits")
+    assert (found.outcome, found.required, found.values["reason"]) == (UNSURE, False, "no_hits_directly")
+
+
+def test_a_gateway_that_refuses_proves_nothing(world: Any) -> None:
+    with_gateway(world)
+    world.state = lambda arm, number: State.HTTP_ERROR if arm == "gateway" else State.OK
+    assert one(world, "prefix.gateway.hits").values["reason"] == "requests_failed"
+    assert one(world, "prefix.gateway.hits").outcome is UNSURE
 
 
 # controls ------------------------------------------------------------------------------------------------------------

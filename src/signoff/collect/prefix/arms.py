@@ -6,6 +6,7 @@ replay    the cold prompt again, byte for byte
 control   head: a new nonce, and another value to recall, so that an answer out of the old prefix shows
           tools: the cold messages with a tool schema
           salt: the cold prompt under another `cache_salt`
+gateway   the cold prompt again, through the gateway where there is one
 """
 
 from typing import Any
@@ -31,6 +32,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     """From 0."""
     words: int
     """Filler words in the system message; they set the prompt's length."""
+    gateway: bool = False
 
     @property
     def seed(self) -> tuple[str, str, int]:
@@ -41,7 +43,7 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
     """One prompt of a round."""
 
     name: str
-    """`cold`, `warm`, `replay` or `control`."""
+    """`cold`, `warm`, `replay`, `control` or `gateway`."""
     labels: dict[str, str] = {}
     """`warm_index` 1 to 3 or `control`, and `needle`: the value that a right answer holds."""
     messages: tuple[dict[str, Any], ...]
@@ -55,7 +57,7 @@ def round_arms(this: Round) -> list[Arm]:
     The warm questions keep their order among themselves."""
     system, needle = system_text(this), needle_of(*this.seed)
     cold = Arm(name="cold", messages=_messages(system, this, "cold"), labels={"needle": needle})
-    rest = ["warm"] * WARM_QUESTIONS + ["replay", *CONTROLS]
+    rest = ["warm"] * WARM_QUESTIONS + ["replay", *CONTROLS, *(["gateway"] if this.gateway else [])]
     rng(*this.seed, "order").shuffle(rest)
     arms, asked = [cold], 0
     for name in rest:
@@ -63,8 +65,8 @@ def round_arms(this: Round) -> list[Arm]:
             asked += 1
             messages = _messages(system, this, f"warm {asked}")
             arms.append(Arm(name="warm", messages=messages, labels={"warm_index": str(asked), "needle": needle}))
-        elif name == "replay":
-            arms.append(Arm(name="replay", messages=cold.messages, labels={"needle": needle}))
+        elif name in ("replay", "gateway"):
+            arms.append(Arm(name=name, messages=cold.messages, labels={"needle": needle}))
         else:
             arms.append(_control(this, name, cold))
     return arms

@@ -76,11 +76,13 @@ class Window:
         """Running and waiting requests now, not stored; `None` when no server says."""
         return self._stored(await self._look(), None, False).busy
 
-    async def send(self, request: Request) -> Sent:
-        """Send `request` alone. When `stop` is set meanwhile it is cancelled and recorded as aborted."""
+    async def send(self, request: Request, client: Client | None = None) -> Sent:
+        """Send `request` alone, by `client` where it goes another way than the rest.
+
+        When `stop` is set meanwhile it is cancelled and recorded as aborted."""
         conditions: dict[str, Value] = {"record": request.id, **request.labels}
         before = await self.scrape({**conditions, "when": "before"})
-        exchange = await self._sent(request)
+        exchange = await self._sent(request, client or self._client)
         record = self._store.take(exchange, keep=True)
         raw: dict[str, tuple[bytes, str, int]] = {}
         for wait_s in SETTLE_S:
@@ -146,9 +148,9 @@ class Window:
                 )
         return Scraped(cards=tuple(cards), series=series)
 
-    async def _sent(self, request: Request) -> Exchange:
+    async def _sent(self, request: Request, client: Client) -> Exchange:
         planned_ns = self._clock.now_ns()
-        exchange = await send_or_stop(self._client, request, planned_ns, self._stop)
+        exchange = await send_or_stop(client, request, planned_ns, self._stop)
         return exchange if exchange is not None else self._aborted(request, planned_ns)
 
     def _aborted(self, request: Request, planned_ns: int) -> Exchange:

@@ -87,6 +87,24 @@ ENTRIES: tuple[Entry, ...] = (
         },
     ),
     Entry(
+        code="prefix.gateway.hits",
+        title="Hits through the gateway",
+        checked="Whether the cold prompt, sent again through the gateway, hits what a direct replay hits.",
+        matters="A gateway that moves system messages or stamps requests makes every prompt a new one.",
+        measured="One request a round through the plan's gateway, held against the same expectation as the replay.",
+        changes="A gateway that forwards prompts unchanged; `gateway_url: none` where there is none.",
+        sentences={
+            Outcome.PASS: "All {requests} requests through the gateway hit as expected: {hit_tokens} tokens.",
+            Outcome.FAIL: "{short} of {requests} requests through the gateway missed what direct replays hit: "
+            "{hit_tokens} of {expected_tokens} tokens (reason: {reason}).",
+            Outcome.INCONCLUSIVE: "Hits through the gateway are not known (reason: {reason}); {met} of {requests} hit.",
+        },
+        next_step={
+            Outcome.FAIL: "Compare what the gateway received and sent from the front; stop it from changing messages.",
+            Outcome.INCONCLUSIVE: "Make the gateway answer with usage, and repeat.",
+        },
+    ),
+    Entry(
         code="prefix.control.zero",
         title="Negative controls do not hit",
         checked="Whether any request was told more hits than tokens it shares with what was sent before.",

@@ -5,6 +5,7 @@ from signoff.core.finding import Finding
 from signoff.core.words import Gate, Outcome
 from signoff.judge.prefix.caching import caching_of, caching_on, unit_known
 from signoff.judge.prefix.controls import control_valid, control_zero, output_same
+from signoff.judge.prefix.gateway import gateway_hits
 from signoff.judge.prefix.hits import hits_expected
 from signoff.judge.prefix.made import caching_needed, nothing
 from signoff.judge.prefix.trials import STAGE, read_view
@@ -27,6 +28,7 @@ def findings(dossier: Dossier) -> list[Finding]:
         caching_on(view, caching),
         unit_known(view),
         hits,
+        gateway_hits(view, caching),
         *control_zero(view),
         *control_valid(view),
         channels_agree(view, lost),

@@ -44,11 +44,12 @@ def tally(view: View) -> Tally:
     """Sort the gated trials."""
     kinds: dict[str, list[Trial]] = {name: [] for name in Tally.__struct_fields__}
     for trial in view.of(*GATED):
-        kinds[_kind(trial, view)].append(trial)
+        kinds[kind_of(trial, view)].append(trial)
     return Tally(**{name: tuple(trials) for name, trials in kinds.items()})
 
 
-def _kind(trial: Trial, view: View) -> str:
+def kind_of(trial: Trial, view: View) -> str:
+    """The field of `Tally` that a trial belongs to."""
     if not trial.ok or trial.expected is None or view.rule is None:
         return "unknown"
     hit = trial.hit

@@ -3,7 +3,7 @@
 from signoff.core.dossier import Dossier
 from signoff.core.evidence import Value
 from signoff.core.finding import Finding
-from signoff.core.words import Bearing, Cause, Gate, Outcome, Phase, Scope, Severity
+from signoff.core.words import Bearing, Cause, Gate, Outcome, Phase, Severity
 
 ITEMS: dict[str, tuple[int, ...]] = {
     "prefix.caching.on": (9,),
@@ -11,6 +11,7 @@ ITEMS: dict[str, tuple[int, ...]] = {
     "prefix.hits.expected": (9, 10),
     "prefix.control.zero": (9,),
     "prefix.control.valid": (9,),
+    "prefix.gateway.hits": (9,),
     "prefix.channels.agree": (10,),
     "prefix.latency.effect": (9,),
     "prefix.quiet": (9, 10),
@@ -21,6 +22,7 @@ ITEMS: dict[str, tuple[int, ...]] = {
 BEARINGS = {
     "prefix.caching.on": Bearing.LAUNCH,
     "prefix.hits.expected": Bearing.HITS,
+    "prefix.gateway.hits": Bearing.HITS,
     "prefix.control.zero": Bearing.SERVICE,
     "prefix.output.same": Bearing.SERVICE,
     "prefix.arm.measured": Bearing.NOTE,
@@ -39,9 +41,9 @@ def made(
     required: bool = True,
     severity: Severity = Severity.FAIL,
     bearing: Bearing | None = None,
-    scope: Scope | None = None,
+    cause: Cause | None = None,
 ) -> Finding:
-    """A finding of this gate; a failing one is laid to the prefix cache."""
+    """A finding of this gate; a failing one is laid to the prefix cache unless another `cause` is given."""
     return Finding(
         code=code,
         gate=Gate.PREFIX,
@@ -50,9 +52,8 @@ def made(
         severity=severity,
         required=required,
         subject=subject,
-        cause=Cause.PREFIX_CACHE if outcome is Outcome.FAIL else Cause.NONE,
+        cause=cause or (Cause.PREFIX_CACHE if outcome is Outcome.FAIL else Cause.NONE),
         phase=Phase.PREFIX,
-        scope=scope,
         values=values or {},
         limit=limit or {},
         evidence=evidence,

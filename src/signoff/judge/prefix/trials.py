@@ -24,7 +24,7 @@ from signoff.read.scrape import Scrape, read_scrape
 from signoff.read.token_list import unpack
 
 STAGE = "prefix.rounds"
-MEASURED_ARMS = ("cold", "warm", "replay", "control")
+MEASURED_ARMS = ("cold", "warm", "replay", "control", "gateway")
 CHANNELS = ("cached_tokens", "hits", "local_cache_hit", "prompt_cached")
 """Witnesses of one request's hits: the answer's usage, and three counters of the server."""
 

@@ -90,7 +90,12 @@ def latency_pairs(view: View) -> list[tuple[Trial, Trial]]:
         timed = [
             t
             for t in view.trials
-            if t.round == number and t.ok and not t.record.disqualified and t.ttft_ms is not None and t.expected
+            if t.round == number
+            and t.arm != "gateway"
+            and t.ok
+            and not t.record.disqualified
+            and t.ttft_ms is not None
+            and t.expected
         ]
         slow = [t for t in timed if t.expected is not None and t.expected.best == 0]
         fast = [t for t in timed if t.expected is not None and t.expected.least > 0]
