@@ -30,7 +30,6 @@ class Engine:
         self._wake = asyncio.Event()
         self._stopped = False
         self._now = asyncio.get_running_loop().time
-        self.began_s = self._now()
         self.steps = 0
 
     @property
@@ -39,6 +38,8 @@ class Engine:
 
     def submit(self, sequence: Sequence) -> None:
         """Queue a request; its callbacks run inside the step that concerns them."""
+        if self.misbehaviour.first_s is None:
+            self.misbehaviour.first_s = self._now()
         self.scheduler.add(sequence)
         self._gauges()
         self._wake.set()
@@ -75,11 +76,11 @@ class Engine:
                 ready_s = self._now()
                 continue
             began_s = max(ready_s, self._now() - 0.05)
-            why = self.misbehaviour.fatal(self.scheduler)
+            why = self.misbehaviour.fatal(self.scheduler, self._now())
             if why:
                 self.die(why)
                 return
-            if self.misbehaviour.hangs(self.scheduler):
+            if self.misbehaviour.hangs(self.scheduler, self._now()):
                 self.hung = True
                 if self.on_hang is not None:
                     self.on_hang()

@@ -57,11 +57,11 @@ _CAPACITY = _faults(
     ),
     ("conc-errors", "HTTP 500 while at least as many requests as the strength are open", 12, "streams"),
     ("soak-leak-kv", "this share of ended requests never gives its KV blocks back", 0.2, "share"),
-    ("soak-degrade", "every ended request makes all later steps slower by this share", 0.002, "share"),
+    ("soak-degrade", "every ended request makes all later steps slower by this share", 0.004, "share"),
     ("soak-inband-error", "this share of streams ends in HTTP 200 and an error event", 0.1, "share"),
-    ("soak-engine-death", "the engine dies after this many requests; the server exits soon after", 120, "requests"),
-    ("soak-hang", "the engine stops stepping after this many requests; /health stays 200", 120, "requests"),
-    ("soak-restart", "the server process restarts after this many requests: counters begin again", 120, "requests"),
+    ("soak-engine-death", "the engine dies this long after the first request; the server exits soon after", 19, "s"),
+    ("soak-hang", "the engine stops stepping this long after the first request; /health stays 200", 19, "s"),
+    ("soak-restart", "the server process restarts this long after the first request: counters begin again", 19, "s"),
     ("soak-foreign-traffic", "somebody else sends this many requests a second to the same server", 4, "requests/s"),
 )
 _CLIENT = _faults(

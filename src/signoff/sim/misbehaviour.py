@@ -16,25 +16,29 @@ class Misbehaviour:
         self.faults = settings.faults
         self._draw = rng("misbehaviour", settings.seed)
         self._ended = 0
+        self.first_s: float | None = None
+        """When the first request came."""
 
-    def fatal(self, scheduler: Scheduler) -> str:
+    def fatal(self, scheduler: Scheduler, now_s: float) -> str:
         """Why the engine dies before its next step; empty: it lives."""
         limit = self.faults.get("long-oom")
         if limit is not None and any(len(s.prompt) > limit for s in self._next(scheduler)):
             return OOM
-        after = self.faults.get("soak-engine-death")
-        if after is not None and self._ended >= after:
+        if self._due("soak-engine-death", now_s):
             return ILLEGAL
-        after = self.faults.get("soak-restart")
-        return RESTART if after is not None and self._ended >= after else ""
+        return RESTART if self._due("soak-restart", now_s) else ""
 
-    def hangs(self, scheduler: Scheduler) -> bool:
+    def hangs(self, scheduler: Scheduler, now_s: float) -> bool:
         """Whether the engine stops stepping for good."""
         limit = self.faults.get("long-hang")
         if limit is not None and any(len(s.prompt) > limit for s in self._next(scheduler)):
             return True
-        after = self.faults.get("soak-hang")
-        return after is not None and self._ended >= after
+        return self._due("soak-hang", now_s)
+
+    def _due(self, fault: str, now_s: float) -> bool:
+        """Whether a fault that comes some time after the first request is due."""
+        after = self.faults.get(fault)
+        return after is not None and self.first_s is not None and now_s - self.first_s >= after
 
     def _next(self, scheduler: Scheduler) -> list[Sequence]:
         return [*scheduler.running, *list(scheduler.waiting)[:1]]

@@ -39,8 +39,9 @@ FOREIGN_TOKENS = 40
 class Server:
     """The server process: a service behind its listener, its launch log, its fake host, and the gateway before it."""
 
-    def __init__(self, settings: Settings, host: Host, root: Path) -> None:
+    def __init__(self, settings: Settings, host: Host, root: Path, *, lay_root: bool = True) -> None:
         self.settings, self.host, self.root = settings, host, root
+        self._lay_root = lay_root
         self.pid = os.getpid()
         self.port = 0
         self.service: Service | None = None
@@ -54,7 +55,8 @@ class Server:
         self.listener = Listener(self._handle, self._answered)
         await self.listener.start(port)
         self.port = self.listener.port
-        write_root(self.root, self.host, pid=self.pid, port=self.port, started_s=time.time())
+        if self._lay_root:
+            write_root(self.root, self.host, pid=self.pid, port=self.port, started_s=time.time())
         self.log = LaunchLog(self.root / LOG, self.settings, self.host, pid=self.pid, port=self.port)
         failing = [name for name in LOAD_FAULTS if name in self.settings.faults]
         if failing:
@@ -81,6 +83,7 @@ class Server:
             if self.service is not None and not self.service.engine.dead:
                 self.log.stop()
             self.log.close()
+            self.log = None
 
     def _log(self) -> LaunchLog:
         assert self.log is not None
