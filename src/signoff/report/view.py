@@ -21,6 +21,7 @@ from signoff.report.numbers import (
     MISSING,
     base_of,
     bounds_of,
+    digits,
     is_empty,
     label_of,
     quantity,
@@ -172,15 +173,21 @@ def _subject(dossier: Dossier, verdict: Verdict, word: Mapping[str, str]) -> tup
 def _accepted(verdict: Verdict, word: Mapping[str, str]) -> tuple[Row, ...]:
     accepted = verdict.accepted
     loads = (("target", accepted.target), ("floor", accepted.floor), ("held", accepted.held))
-    rows = [
-        Row(key=key, label=word[f"label.{key}"], text=quantity("requests", load), tone="" if load else "missing")
-        for key, load in loads
-    ]
-    window = accepted.window
-    rows.append(Row(key="window", label=word["label.window"], text=quantity("tokens", window)))
+    rows = [_load(key, "requests", load, word) for key, load in loads]
+    rows.append(_load("window", "tokens", accepted.window, word))
     if verdict.valid_until:
-        rows.append(Row(key="valid_until", label=word["label.valid_until"], text=verdict.valid_until))
+        rows.append(Row(key="valid_until", label=word["label.valid_until"], text=_utc(verdict.valid_until)))
     return tuple(rows)
+
+
+def _utc(iso: str) -> str:
+    """`2026-12-01 03:41:07 UTC` of `2026-12-01T03:41:07Z`; any other text as it is."""
+    return iso.replace("T", " ").replace("Z", " UTC") if iso.endswith("Z") and iso[10:11] == "T" else iso
+
+
+def _load(key: str, unit: str, load: int | None, word: Mapping[str, str]) -> Row:
+    text = word["value.unknown"] if load is None else word[f"value.{unit}"].format(n=digits(load))
+    return Row(key=key, label=word[f"label.{key}"], text=text, tone="missing" if load is None else "")
 
 
 def _findings(
@@ -283,7 +290,7 @@ def _checklist(verdict: Verdict, word: Mapping[str, str]) -> Table:
             ),
             Cell(text=word[f"outcome.{line.outcome}"], tone=str(line.outcome)),
             Cell(text=line.result or MISSING),
-            Cell(text=(line.time or MISSING).replace("T", " ").replace("Z", " UTC"), fixed=True),
+            Cell(text=_utc(line.time or MISSING), fixed=True),
             Cell(text=line.reviewer or MISSING),
         )
         for line in verdict.checklist

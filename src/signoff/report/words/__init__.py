@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from signoff.errors import SignoffError
-from signoff.report.words import en
+from signoff.report.words import en, zh_hans, zh_hant
 
-TABLES: Mapping[str, Mapping[str, str]] = {"en": en.WORDS}
+TABLES: Mapping[str, Mapping[str, str]] = {"en": en.WORDS, "zh-Hant": zh_hant.WORDS, "zh-Hans": zh_hans.WORDS}
 
 
 def words(lang: str) -> Mapping[str, str]:

@@ -178,6 +178,8 @@ WORDS: dict[str, str] = {
     "table.agent": "Requests by kind and lane: how many ended as a finished answer",
     "table.rates": "Failures of every kind of agent sample, over all attempts and by lane",
     "table.rates_note": "Failed of sent; an answer counts as failed when its content, arguments or fields are wrong.",
+    "value.requests": "{n} requests",
+    "value.tokens": "{n} tokens",
     "value.all": "all",
     "value.sources": "{k}, at least {n}",
     "value.of": "{k} of {n}",
