@@ -3,8 +3,6 @@
 What the server tells goes into comments only; demands come from the profile, so that a weak server never makes a weak
 plan."""
 
-import json
-
 import msgspec
 from msgspec import Struct
 
@@ -94,8 +92,9 @@ def _fitting(told: Told) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A YAML double-quoted scalar: JSON's form is one."""
-    return json.dumps(text)
+    """A YAML double-quoted scalar; what is not plain ASCII is escaped, so that no name of a server ends it early."""
+    plain = (c if " " <= c <= "~" and c not in '"\\' else f"\\U{ord(c):08X}" for c in text)
+    return '"' + "".join(plain) + '"'
 
 
 def _comment(text: str) -> str:

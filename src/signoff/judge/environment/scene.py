@@ -325,7 +325,9 @@ def _join(plan: Plan, node: Node, probe: Probe, scrapes: Sequence[Scrape]) -> tu
     unattended = [s for s in probe.servers if "--headless" in s.command or not s.ports]
     if len(plan.nodes) > 1 and len(probe.servers) == 1 and unattended:
         return unattended[0], "", True
-    return None, f"no vLLM process found on the node listens on port {port}", False
+    hidden = [gap.why for server in probe.servers for gap in server.fact("ports").missing]
+    why = f"; sockets could not be read: {hidden[0]}" if hidden else ""
+    return None, f"no vLLM process found on the node listens on port {port}{why}", False
 
 
 def _served_ports(server: Server) -> set[int]:
