@@ -200,7 +200,11 @@ class Run:
             for _ in range(tries):
                 answer = "It is 123456." if right else "the the the the"
                 labels = {"kind": kind, "expect": "123456"}
-                self.record(stage, self.now, labels=labels, answer=answer, **more)
+                self.record(
+                    stage,
+                    self.now,
+                    **({"tokens": 32, "prompt_tokens": tokens, "labels": labels, "answer": answer} | more),
+                )
                 self.now = self.records[-1].end_ns
         self.finish(stage, stopped)
 

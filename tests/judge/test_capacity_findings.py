@@ -159,6 +159,16 @@ def test_a_prompt_refused_as_too_long_inside_the_declared_window_fails():
     assert (found.outcome, found.values["reason"]) == (FAIL, "refused_as_too_long")
 
 
+def test_a_prompt_that_was_not_as_long_as_its_rung_proves_no_length():
+    found = long_run(prompt_tokens=900)
+    assert found["capacity.long_input.window"].outcome is OPEN
+    assert long_run(prompt_tokens=None)["capacity.long_input.window"].outcome is OPEN
+
+
+def test_an_answer_cut_by_the_window_is_not_a_wrong_one():
+    assert long_run(right=False, completion_tokens=3)["capacity.long_input.recall"].outcome is not FAIL
+
+
 def test_an_interrupted_ladder_is_open():
     run = Run().healthy_until("long_input")
     run.rung(256)
@@ -310,8 +320,9 @@ def test_callers_faults_are_left_out_and_spoil_the_level():
 
 
 def test_a_client_that_was_the_bottleneck_proves_nothing():
-    found = climbed((4, {"disqualified": "busy"}))["capacity.concurrency.floor"]
-    assert found.outcome is OPEN
+    for changes in ({}, LATE):
+        found = climbed((4, {"disqualified": "busy"} | changes))["capacity.concurrency.floor"]
+        assert (found.outcome, found.values["open"]) == (OPEN, "client_disqualified")
 
 
 def test_a_load_that_was_not_delivered_is_not_that_load():
@@ -476,6 +487,23 @@ def test_an_out_of_memory_is_located_by_its_stage():
     assert at_floor.bearing is Bearing.FLOOR
     long_ = died(OOM_LOG, stage="long_input")["capacity.service.alive"]
     assert (long_.outcome, long_.cause, long_.bearing) == (FAIL, Cause.LONG_INPUT, Bearing.TARGET)
+
+
+def test_loads_that_found_the_service_gone_say_nothing_about_themselves():
+    run = Run().healthy_until("climb")
+    run.level(2)
+    run.level(4)
+    run.level(8, bad=99, bad_state=State.RESET, bad_status=None, stopped="service_lost")
+    for number in (1, 2, 3):
+        run.begin(f"capacity.cap.4.{number}", streams=4)
+        run.record(f"capacity.cap.4.{number}", run.now, state=State.REFUSED, status=None, labels={"arm": "probe"})
+        run.finish(f"capacity.cap.4.{number}", "service_lost")
+    found = run.findings()
+    assert (found["capacity.concurrency.floor"].outcome, found["capacity.concurrency.floor"].values["held"]) == (
+        PASS,
+        4,
+    )
+    assert found["capacity.cap.returns"].outcome is NOT_RUN
 
 
 def test_a_hang_at_low_cache_use_is_not_capacity():

@@ -102,6 +102,8 @@ class Stage:
     def finish(self, **conditions: Value) -> StageFinished:
         if self.session.stop.is_set():
             self.stopped = self.stopped or "interrupted"
+        if self.records and self.records[-1].state in (*LOST, *HUNG):
+            self.health.lost = True  # perhaps: the next stage asks before it loads
         event = StageFinished(
             stage=self.name,
             gate=Gate.CAPACITY,

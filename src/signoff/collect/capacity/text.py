@@ -72,7 +72,7 @@ async def fitted(
     tools: Sequence[dict[str, Any]] = (),
 ) -> tuple[int, int | None]:
     """`(words, tokens)`: how many words make `build(words)` as long as `tokens`, never longer, and its exact count;
-    `None` when the server does not count.
+    `None` when the server does not count, or refuses to count so much, and then the words are a guess.
 
     A prompt that is too long even without words comes back as zero words with its true count."""
     size = max(0, round(tokens / ruler.tokens_per_word))
@@ -83,7 +83,7 @@ async def fitted(
     for _ in range(COUNTS_MAX):
         ids = await token_ids(control, model, build(size), list(tools) or None)
         if ids is None:
-            return best
+            return size, None
         if len(ids) <= tokens:
             under, best = size, (size, len(ids))
         else:

@@ -28,6 +28,8 @@ DISQUALIFIED_SHARE_MAX = 0.02
 REFUSING_STATUS = (429, 503)
 DELIVERED_SHARE_MIN = 0.8
 """The least mean of requests in flight over the steady stretch, in shares of the load, or it was not that load."""
+SPOILED = ("no_requests", "caller_faults", "client_disqualified")
+"""A load with these proves neither way, however it measured."""
 LIMITS = ("error_rate", "ttft_ms_p99", "itl_ms_p99", "queue_ms_p99", "preempted_share")
 
 
@@ -199,7 +201,7 @@ def level(
     seen = pressure(tables, steady_from, steady_to, slots, step_tokens, preemptions)
     refused = sum(r.status in REFUSING_STATUS for r in spoken if failure(r))
     why = _open(records, spoken, faults, streams, stopped, tests)
-    if any(test.outcome is Outcome.FAIL for test in tests):
+    if any(test.outcome is Outcome.FAIL for test in tests) and why not in SPOILED:
         outcome = Outcome.FAIL
     else:
         outcome = Outcome.INCONCLUSIVE if why else Outcome.PASS
@@ -255,12 +257,12 @@ def _open(
     """Why a load that missed no limit still cannot be said to have held; empty when it can."""
     if not spoken:
         return "no_requests"
-    if stopped:
-        return stopped
     if faults > CALLER_SHARE_MAX * len(records):
         return "caller_faults"
     if sum(bool(r.disqualified) for r in records) > DISQUALIFIED_SHARE_MAX * len(records):
         return "client_disqualified"
+    if stopped:
+        return stopped
     if delivered(records, streams) < DELIVERED_SHARE_MIN:
         return "load_not_delivered"
     return next((f"{t.name}_open" for t in tests if t.outcome is Outcome.INCONCLUSIVE), "")

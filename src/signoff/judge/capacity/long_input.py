@@ -13,11 +13,14 @@ from signoff.judge import summaries
 from signoff.judge.capacity import window
 from signoff.judge.capacity.level import caller_fault, speaks
 from signoff.judge.capacity.pressure import KV_BOUND
+from signoff.judge.capacity.sizes import prompt_tokens
 from signoff.judge.capacity.stages import Seen, cited, metrics_cited, recalled
 
 STAGE = "capacity.long_input"
 OVERFLOW = "maximum context length"
 """In the server's refusal of a prompt that passes its window."""
+LENGTH_SHARE = 0.95
+"""Of the rung's tokens that a prompt must have by the server's own count."""
 RECALL_SHARE_MIN = 0.5
 """A model that recalls fewer short prompts than this cannot be asked about long ones."""
 
@@ -60,7 +63,7 @@ def _rung(seen: Seen, tokens: int) -> Rung:
         outcome = Outcome.FAIL
     elif not own:
         outcome = Outcome.NOT_RUN
-    elif len(kinds) > 1 and all(held):
+    elif len(kinds) > 1 and all(held) and _long_enough(spoken, prompt_tokens(tokens, seen.sizes)):
         outcome = Outcome.PASS
     else:
         outcome = Outcome.INCONCLUSIVE
@@ -71,6 +74,12 @@ def _rung(seen: Seen, tokens: int) -> Rung:
         stopped=finished.stopped if finished is not None else "killed",
         overflow=overflow,
     )
+
+
+def _long_enough(spoken: Sequence[Record], wanted: int) -> bool:
+    """Whether the server itself counted prompts as long as the rung; one that does not count cannot prove a length."""
+    good = [r for r in spoken if r.state is State.OK]
+    return all((r.prompt_tokens or 0) >= LENGTH_SHARE * wanted for r in good)
 
 
 def _most_succeeded(spoken: Sequence[Record]) -> bool | None:
@@ -213,7 +222,10 @@ def _recall(seen: Seen, ladder: Sequence[Rung]) -> Finding:
 
 
 def _right(seen: Seen, record: Record) -> bool | None:
-    return recalled(seen.dossier, record)
+    """A wrong answer counts only when it was as long as asked: one that the window cut proves nothing."""
+    right = recalled(seen.dossier, record)
+    cut = (record.completion_tokens or 0) < seen.sizes.long_output_tokens
+    return None if right is False and cut else right
 
 
 def _asked(seen: Seen, record: Record, right: bool | None) -> bool:

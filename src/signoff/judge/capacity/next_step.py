@@ -65,14 +65,19 @@ def _climb(streams: int, sizes: Sizes, plan: Plan, profile: Profile) -> Try:
 def overload(seen: Sequence[Level]) -> Level | None:
     """The first load on the way up that failed, or that ended early because the service stopped answering."""
     return next(
-        (level for level in seen if level.stage.startswith(CLIMB) and (broke(level))),
+        (level for level in seen if level.stage.startswith(CLIMB) and (broke(level) or gone(level))),
         None,
     )
 
 
 def broke(level: Level) -> bool:
-    """Failed its limits, or took the service with it."""
-    return level.outcome is Outcome.FAIL or level.stopped in ("service_lost", "service_stalled")
+    """Failed its limits, or took the service with it. A load that found the service gone says nothing about itself."""
+    return level.outcome is Outcome.FAIL or (gone(level) and level.requests > 0)
+
+
+def gone(level: Level) -> bool:
+    """The service stopped answering, in this load or before it."""
+    return level.stopped in ("service_lost", "service_stalled")
 
 
 def candidate(seen: Sequence[Level]) -> int | None:

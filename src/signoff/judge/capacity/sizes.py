@@ -9,7 +9,7 @@ OUTPUT_TOKENS, LONG_OUTPUT_TOKENS = 128, 32
 INPUT_TOKENS = 2048
 UNITS_PER_PROMPT = 3
 """A prompt spans several units of the prefix cache, or its shared part could never be hit."""
-SHORT_TOKENS = 256
+SHORT_TOKENS = 512
 """The first rung of the long-input ladder: what the model can recall at all is learned here."""
 RUNG_MIN, RUNGS_MAX = 1024, 8
 TEMPLATE_TOKENS = 64
