@@ -37,7 +37,7 @@ from signoff.run.session import Events, Session
 STREAMS_MAX = 8
 ALONE = 2
 """Attempts of a kind that are sent with nothing else in flight: one streamed, one whole."""
-SETTLE_S = 0.5
+SETTLE_S = 0.3
 """Time that counters get after the last answer before they are read."""
 
 

@@ -166,6 +166,12 @@ def test_one_lane_alone_cannot_be_compared() -> None:
     assert case.found()["agent.lanes.agree"].outcome is Outcome.INCONCLUSIVE
 
 
+def test_when_nothing_succeeds_the_lanes_prove_nothing() -> None:
+    found = Case().send_all(answer=lambda a: None).found()
+    assert found["agent.lanes.agree"].outcome is Outcome.INCONCLUSIVE
+    assert found["agent.reasoning.separate"].outcome is Outcome.NOT_RUN
+
+
 def test_one_leak_is_enough_and_named() -> None:
     def leaks_once(attempt: Attempt) -> Message:
         message = right(attempt.sample)
@@ -247,7 +253,8 @@ def test_a_gateway_that_encodes_again_is_blamed_and_the_model_is_not() -> None:
 def test_a_gateway_in_front_of_a_broken_parser_is_not_blamed() -> None:
     case = Case(plan=plan(gateway_url="http://g")).send_all(answer=double_encoded)
     found = case.send_all(20, double_encoded, via="gateway").found()
-    assert found["agent.gateway.intact"].outcome is Outcome.PASS
+    assert found["agent.gateway.intact"].outcome is Outcome.INCONCLUSIVE
+    assert found["agent.gateway.intact"].values["reason"] == "direct_lane_fails_too"
     assert found["agent.one_tool.rate"].cause is Cause.MODEL_PARSER
 
 

@@ -83,6 +83,9 @@ def _intact(dossier: Dossier, pack: Pack | None, direct: Kinds) -> Finding:
     often = _above_limit(dossier, worse, through) or (lost and above(dossier, thoughts.b_failed, thoughts.b))
     bearing = Bearing.CALLS if often else Bearing.MINOR
     outcome = Outcome.FAIL if worse or lost else Outcome.PASS
+    if outcome is Outcome.PASS and any(c.a_failed == c.a for c in broken.values() if c.b):
+        values["reason"] = "direct_lane_fails_too"  # what always breaks before the gateway shows nothing about it
+        return _finding(code, Outcome.INCONCLUSIVE, bearing, values, evidence=tuple(a.cited for a in found[:CITED_MAX]))
     cited = [a for a in shown if a.failure is not None or not worse][:CITED_MAX]
     return _finding(code, outcome, bearing, values, evidence=tuple(a.cited for a in cited))
 

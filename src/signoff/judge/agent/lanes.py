@@ -81,6 +81,8 @@ def _agree(kinds: Kinds) -> Finding:
     }
     if not whole.a or not whole.b:
         return _finding(code, Outcome.INCONCLUSIVE, values | {"reason": "one_lane_only"})
+    if whole.a_failed == whole.a and whole.b_failed == whole.b:
+        return _finding(code, Outcome.INCONCLUSIVE, values | {"reason": "nothing_succeeded"}, everything)
     if worst.differ(len(contrasts)):
         broken = [a for a in groups[name] if a.failure is not None]
         return _finding(code, Outcome.FAIL, values, broken)
