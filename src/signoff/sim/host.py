@@ -83,8 +83,8 @@ def _driver(folder: Path, host: Host) -> None:
     if host.compat:
         _text(folder, f"usr/local/cuda-13.0/compat/libcuda.so.{host.compat}", f"libcuda {host.compat}")
     if host.toolkit:
-        told = {"cuda": {"name": "CUDA SDK", "version": host.toolkit}}
-        _text(folder, "usr/local/cuda/version.json", json.dumps(told))
+        toolkit = {"cuda": {"name": "CUDA SDK", "version": host.toolkit}}
+        _text(folder, "usr/local/cuda/version.json", json.dumps(toolkit))
 
 
 def _system(folder: Path, host: Host, boot_s: int) -> None:

