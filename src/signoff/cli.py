@@ -55,7 +55,9 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     """Options of the program itself."""
 
@@ -63,7 +65,9 @@ def root(
 @app.command()
 def init(
     base_url: Annotated[str, typer.Option("--base-url", help="Root URL of the service, without /v1.")],
-    profile: Annotated[str | None, typer.Option(help="Profile to demand; chosen from the served model if not given.")] = None,
+    profile: Annotated[
+        str | None, typer.Option(help="Profile to demand; chosen from the served model if not given.")
+    ] = None,
     gateway_url: Annotated[str | None, typer.Option("--gateway-url", help="URL callers use, or `none`.")] = None,
     output: Annotated[Path | None, typer.Option("-o", help="Write the plan here instead of printing it.")] = None,
 ) -> None:
@@ -84,7 +88,9 @@ def init(
 def run(
     plan: Annotated[Path, typer.Argument(metavar="PLAN", help="The plan file.")],
     output: Annotated[Path | None, typer.Option("-o", help="The bundle folder to write.")] = None,
-    gate: Annotated[list[str] | None, typer.Option("--gate", help="Run this gate only; the others stay not run.")] = None,
+    gate: Annotated[
+        list[str] | None, typer.Option("--gate", help="Run this gate only; the others stay not run.")
+    ] = None,
     all_gates: Annotated[bool, typer.Option("--all", help="Go on when the environment is proved wrong.")] = False,
     json: Json = False,
 ) -> None:
@@ -250,9 +256,13 @@ def load(
 
 @app.command()
 def sim(
-    fault: Annotated[list[str] | None, typer.Option("--fault", help="NAME or NAME=STRENGTH; may be given again.")] = None,
+    fault: Annotated[
+        list[str] | None, typer.Option("--fault", help="NAME or NAME=STRENGTH; may be given again.")
+    ] = None,
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 picks a free one.")] = 0,
-    list_faults: Annotated[bool, typer.Option("--list-faults", help="One fault a line: name, then what it does.")] = False,
+    list_faults: Annotated[
+        bool, typer.Option("--list-faults", help="One fault a line: name, then what it does.")
+    ] = False,
 ) -> None:
     """The simulated service, in the foreground."""
     from signoff.sim.faults import FAULTS
@@ -264,6 +274,17 @@ def sim(
             print(f"{each.name:<{width}}  {each.says}")
         return
     serve_forever(fault or [], port)
+
+
+def _never_came_up(log: Path, json: bool) -> None:
+    """A service that does not start cannot be run against: its log is diagnosed instead, and that verdict exits."""
+    from signoff.core.verdict import EXIT_CODES
+    from signoff.core.words import VerdictName
+    from signoff.run.diagnose import diagnose as look
+
+    print("the service did not come up; its launch log says:", file=sys.stderr)
+    diagnose([log], json)
+    sys.exit(EXIT_CODES[VerdictName(look([log]).verdict)])
 
 
 @app.command()
@@ -291,6 +312,8 @@ def demo(
     gates = gates_for([parse(each)[0].gate for each in faults]) if fault else ()
     with tempfile.TemporaryDirectory(prefix="signoff-demo-") as folder:
         with start(faults, root=Path(folder) / "root") as service:
+            if not service.alive:
+                _never_came_up(service.log, json)
             plan = Path(folder) / "plan.yaml"
             plan.write_text(demo_plan(service.base_url, service.gateway_url, service.root, name, gates))
             setup = asyncio.run(prepare(plan))

@@ -11,8 +11,8 @@ from signoff.core.record import Record
 from signoff.core.rounding import six
 from signoff.core.words import Bearing, Cause, Gate, Outcome, Phase, Severity, State
 
-DISQUALIFIED_SHARE_MAX = 0.02
-"""Caller faults above this share leave the rate undecided (design, section 3)."""
+DISQUALIFIED_SHARE_MAX = 0.25
+"""Above this share the client is unfit for the run as a whole; below it each gate settles its own windows."""
 SETTLED_STATES = (State.OK, State.NO_USAGE)
 
 
