@@ -56,6 +56,8 @@ class CacheCounters(Struct, frozen=True, kw_only=True):
     queue_s: float | None
     running: float | None
     waiting: float | None
+    prompt_by_engine: dict[str, float]
+    """Prompt tokens by engine label."""
     drafting: bool
     """Whether it speaks of speculative decoding."""
     started_s: float | None
@@ -129,6 +131,11 @@ def cache_counters(series: Mapping[str, float], created: Mapping[str, float] | N
         queue_s=total("vllm:request_queue_time_seconds_sum"),
         running=total("vllm:num_requests_running"),
         waiting=total("vllm:num_requests_waiting"),
+        prompt_by_engine={
+            labels_of(key).get("engine", ""): value
+            for key, value in series.items()
+            if key.split("{", 1)[0] == "vllm:prompt_tokens_total"
+        },
         drafting=any(key.startswith("vllm:spec_decode_") for key in series),
         started_s=total("process_start_time_seconds") or max((created or {}).values(), default=None),
     )

@@ -21,7 +21,7 @@ from signoff.collect.prefix.arms import (
     round_arms,
     warmup_messages,
 )
-from signoff.collect.prefix.window import Scraped, Sent, Window
+from signoff.collect.prefix.window import Scraped, Sent, Window, or_stop
 from signoff.collect.tokenize import fit, token_ids
 from signoff.core.events import Event, EvidenceTaken, Progress, RecordTaken, StageFinished, StageStarted
 from signoff.core.evidence import Evidence, Value
@@ -197,13 +197,15 @@ class _Loop:
             if length is None:
                 return
             number = len(pairs)
-            messages, _ = await fit(
-                self.control,
-                self.session.model,
-                lambda words, number=number: list(ladder_messages(self.session.run_id, words, number)),  # type: ignore[misc]
-                length,
-            )
-            arm = Arm(name="ladder", messages=tuple(messages))
+
+            def build(words: int, number: int = number) -> list[dict[str, Any]]:
+                return list(ladder_messages(self.session.run_id, words, number))
+
+            fitted = await or_stop(fit(self.control, self.session.model, build, length), self.session.stop)
+            if fitted is None:
+                self.stopped = "interrupted"
+                return
+            arm = Arm(name="ladder", messages=tuple(fitted[0]))
             for turn in ("first", "again"):
                 async for event in self._send(self._request(arm, {"arm": "ladder", "turn": turn})):
                     yield event
@@ -226,7 +228,11 @@ class _Loop:
             built.append((words, messages))
             return messages
 
-        best, count = await fit(self.control, model, first_cold, length)
+        fitted = await or_stop(fit(self.control, model, first_cold, length), self.session.stop)
+        if fitted is None:
+            self.stopped = "interrupted"
+            return
+        best, count = fitted
         words = next(size for size, messages in built if messages is best)
         self.found |= {"prompt_tokens": length, "first_prompt_tokens": count, "filler_words": words}
         engines = config.engines if config is not None else ()
@@ -260,7 +266,8 @@ class _Loop:
         for arm, request in zip(arms, requests, strict=True):
             if self.session.stop.is_set():
                 break
-            ids = await token_ids(self.control, self.session.model, list(arm.messages), list(arm.tools) or None)
+            asking = token_ids(self.control, self.session.model, list(arm.messages), list(arm.tools) or None)
+            ids = await or_stop(asking, self.session.stop)
             about: dict[str, Value] = {"record": request.id, **request.labels}
             taken_ns = self.session.clock.now_ns()
             if ids is None:

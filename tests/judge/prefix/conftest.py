@@ -69,6 +69,7 @@ class World:
         self.echo: list[int] | None = None
         self.held: int | None = None
         self.more_arms: tuple[str, ...] = ()
+        self.engine: Callable[[str, int], str] = lambda arm, number: "0"
         self.stopped = ""
         self.plan: Plan = parse_plan(PLAN)
         self.profile: Profile = load_profile("kimi-k3-simulated")
@@ -78,7 +79,8 @@ class World:
     def _forget(self) -> None:
         self._blobs: dict[str, bytes] = {}
         self._evidence: list[Evidence] = []
-        self._totals = {"queries": 0, "hits": 0, "source": 0, "prompt": 0, "finished": 0}
+        self._totals = {"queries": 0, "hits": 0, "source": 0, "finished": 0}
+        self._engines = {"0": 0}
         self._sums = {"prefill": 0.0, "queue": 0.0}
         self._now = 1_000_000_000
 
@@ -146,11 +148,11 @@ class World:
             ("num_requests_running", 0),
             ("num_requests_waiting", 0),
             ("prefix_cache_queries_total", totals["queries"]),
-            ("prompt_tokens_total", totals["prompt"]),
             ("request_prefill_time_seconds_sum", self._sums["prefill"]),
             ("request_queue_time_seconds_sum", self._sums["queue"]),
         ):
             lines.append(f'vllm:{name}{{engine="0",model_name="m"}} {value}')
+        lines += [f'vllm:prompt_tokens_total{{engine="{e}"}} {tokens}' for e, tokens in self._engines.items()]
         lines.append(f'vllm:request_success_total{{engine="0",finished_reason="stop"}} {totals["finished"]}')
         if self.counted("cold", 1) is not None:
             lines.append(f'vllm:prefix_cache_hits_total{{engine="0"}} {totals["hits"]}')
@@ -181,7 +183,7 @@ class World:
         answer = self._answer(self.said(arm, number))
         self._blobs[digest(answer)] = answer
         if f"{number}-{arm}" == self.restart_at:
-            self._totals = dict.fromkeys(self._totals, 0)
+            self._totals, self._engines = dict.fromkeys(self._totals, 0), {"0": 0}
         self._scrape({**about, "when": "after"})
         return Record(
             id=record_id,
@@ -202,7 +204,8 @@ class World:
     def _count(self, arm: str, number: int, tokens: int) -> None:
         others = self.foreign(arm, number)
         self._totals["queries"] += (tokens + others) if self.looked_up else 0
-        self._totals["prompt"] += tokens + others
+        engine = self.engine(arm, number)
+        self._engines[engine] = self._engines.get(engine, 0) + tokens + others
         self._totals["finished"] += 1 + (others > 0)
         self._totals["hits"] += self.counted(arm, number) or 0
         self._totals["source"] += self.by_source(arm, number) or 0

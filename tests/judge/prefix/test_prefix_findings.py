@@ -191,6 +191,18 @@ def test_the_rivals_of_never_hits_are_named(world: Any) -> None:
     assert one(world, "prefix.hits.expected").values["reason"] == "evicted"
 
 
+def test_requests_scattered_over_engines_are_named(world: Any) -> None:
+    world.hits = lambda arm, number: 0
+    world.engine = lambda arm, number: "0" if arm == "cold" else "1"
+    assert one(world, "prefix.hits.expected").values["reason"] == "scattered"
+
+
+def test_a_unit_the_profile_does_not_know_is_a_warning(world: Any) -> None:
+    assert one(world, "prefix.unit.known").severity is Severity.WARN
+    world.profile = replace(world.profile, cache=replace(world.profile.cache, units=(16, 32)))
+    assert one(world, "prefix.unit.known").severity is Severity.FAIL
+
+
 def test_a_head_that_the_server_changed_is_named(world: Any) -> None:
     world.hits = lambda arm, number: 0
     world.told_tokens = lambda arm, number: len(world.ids(arm, number)) + 6

@@ -1,7 +1,8 @@
 """One request at a time, a scrape before and after it: what the counters moved by is that request's, or it shows."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -15,8 +16,20 @@ from signoff.core.words import State
 from signoff.read.prefix_cache import cache_counters
 from signoff.read.scrape import read_scrape
 
+T = TypeVar("T")
 SETTLE_S = (0.0, 0.03, 0.1, 0.25)
 """Waits before scraping again when the counters have not yet said that the request ended."""
+
+
+async def or_stop(work: Awaitable[T], stop: asyncio.Event) -> T | None:
+    """What `work` comes to; `None`, and the work cancelled, when `stop` is set first."""
+    doing, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        return doing.result() if doing.done() else None
+    finally:
+        doing.cancel()
+        stopping.cancel()
 
 
 class Scraped(Struct, frozen=True, kw_only=True):
@@ -101,8 +114,10 @@ class Window:
 
     async def _look(self) -> dict[str, tuple[bytes, str, int]]:
         """Body, error and instant of every URL."""
-        answers = await asyncio.gather(*(self._control.get(url) for url in self._urls))
+        answers = await or_stop(asyncio.gather(*(self._control.get(url) for url in self._urls)), self._stop)
         now = self._clock.now_ns()
+        if answers is None:
+            return dict.fromkeys(self._urls, (b"", "stopped", now))
         return {
             url: (answer.body, "" if answer.ok else answer.error or f"HTTP {answer.status}", now)
             for url, answer in zip(self._urls, answers, strict=True)

@@ -11,8 +11,8 @@ _ROUNDS = (
 _WHY = (
     "Reasons: off_in_launch, silently_disabled (asked for, yet resolved off), below_unit (prompts shorter than one "
     "alignment unit), boundary (one unit is lost at a block boundary), retention (states are kept sparsely), "
-    "head_changed (the prompt's beginning differs although the messages do not), evicted, counter_not_wired, "
-    "never_hits (looked up, and nothing tells which of the named rivals it is)."
+    "head_changed (the prompt's beginning differs although the messages do not), scattered (another engine served "
+    "it), evicted, counter_not_wired, never_hits (looked up, and nothing tells which of the named rivals it is)."
 )
 
 ENTRIES: tuple[Entry, ...] = (

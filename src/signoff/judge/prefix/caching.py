@@ -123,9 +123,15 @@ def unit_known(view: View) -> Finding:
         "may_drop_unit": view.rule.may_drop_unit if view.rule else None,
         "window_tokens": window,
     }
+    known = view.dossier.profile.cache.units
+    values["known_units"] = ", ".join(str(tokens) for tokens in known)
     cited = tuple(f"sha256:{e.digest}" for e in view.scrapes if e.digest and e.conditions.get("when") == "first")
     if unit.source == "profile":
         cited = ("profile.json#cache.units",)
     return made(
-        "prefix.unit.known", Outcome.PASS if unit.tokens is not None else Outcome.INCONCLUSIVE, values, evidence=cited
+        "prefix.unit.known",
+        Outcome.PASS if unit.tokens is not None else Outcome.INCONCLUSIVE,
+        values,
+        evidence=cited,
+        severity=Severity.WARN if known and unit.tokens is not None and unit.tokens not in known else Severity.FAIL,
     )

@@ -146,6 +146,8 @@ def _why(view: View, found: Tally) -> str:
         return "head_changed" if long else "below_unit"
     if 2 * sum(rendered_otherwise(t) for t in found.short) > len(found.short) or echo(view) == "differs":
         return "head_changed"
+    if 2 * sum(elsewhere(view, t) for t in found.short) > len(found.short):
+        return "scattered"
     if all(t.arm == "warm" for t in found.short) and any(t.arm == "replay" for t in found.met):
         return "retention"
     if all(t.ids is not None and len(t.ids) % unit in (0, 1) for t in found.short):
@@ -155,6 +157,14 @@ def _why(view: View, found: Tally) -> str:
     if found.met or any(t.hit for t in found.short) or (view.held or 0) >= unit:
         return "evicted"
     return "never_hits"
+
+
+def elsewhere(view: View, trial: Trial) -> bool:
+    """Whether another engine served the trial than its round's cold prompt."""
+    cold = next((t for t in view.of("cold") if t.round == trial.round), None)
+    if cold is None or cold.moved is None or trial.moved is None:
+        return False
+    return bool(cold.moved.served_by and trial.moved.served_by) and cold.moved.served_by != trial.moved.served_by
 
 
 def rivals(view: View) -> list[str]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from signoff.core.dossier import Dossier
 from signoff.core.evidence import Evidence
@@ -41,6 +42,8 @@ class Moved(Struct, frozen=True, kw_only=True):
     prefill_s: float | None = None
     queue_s: float | None = None
     preemptions: float | None = None
+    served_by: str = ""
+    """Server and engine whose prompt tokens moved; empty when none or several did."""
     busy_before: float = 0.0
     busy_after: float = 0.0
     restarted: bool = False
@@ -207,7 +210,14 @@ def _moves(scrapes: Sequence[Evidence], series: Mapping[str, CacheCounters]) -> 
     for record in sorted({r for r, _ in sides} - missing):
         before, after = sides.get((record, "before"), {}), sides.get((record, "after"), {})
         if before and set(before) == set(after):
-            moves[record] = _moved([(before[url], after[url]) for url in sorted(before)])
+            moved = _moved([(before[url], after[url]) for url in sorted(before)])
+            served = [
+                f"{url}#{engine}"
+                for url in sorted(after)
+                for engine, tokens in sorted(after[url].prompt_by_engine.items())
+                if tokens > before[url].prompt_by_engine.get(engine, 0.0)
+            ]
+            moves[record] = replace(moved, served_by=served[0] if len(served) == 1 else "")
     return moves
 
 
@@ -220,12 +230,12 @@ def _moved(pairs: Sequence[tuple[CacheCounters, CacheCounters]]) -> Moved:
     restarted = any(value is not None and value < 0 for value in steps.values()) or any(
         b.started_s is not None and a.started_s is not None and b.started_s != a.started_s for b, a in pairs
     )
-    return Moved(
-        **steps,
+    moved = Moved(
         busy_before=sum((b.running or 0.0) + (b.waiting or 0.0) for b, _ in pairs),
         busy_after=sum((a.running or 0.0) + (a.waiting or 0.0) for _, a in pairs),
         restarted=restarted,
     )
+    return replace(moved, **steps)
 
 
 def _step(pairs: Sequence[tuple[float | None, float | None]]) -> float | None:
