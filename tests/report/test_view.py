@@ -156,3 +156,21 @@ def test_long_series_keep_their_extremes_and_their_gaps() -> None:
     assert len(running.values) <= SERIES_MAX + 3
     assert max(v for v in running.values if v == v) == 32
     assert any(v != v for v in running.values), "a scrape without the series breaks the line"
+
+
+def test_what_was_not_run_does_not_bury_the_cause() -> None:
+    told = judgement()
+    unrun = told.verdict.reasons[0]
+    many = tuple(
+        msgspec.structs.replace(
+            unrun, outcome=Outcome.NOT_RUN, code="capacity.soak.drift", message=f"m{n}", evidence=()
+        )
+        for n in range(9)
+    )
+    verdict = msgspec.structs.replace(told.verdict, reasons=(*told.verdict.reasons[:2], *many))
+    seen = view(dossier(), msgspec.structs.replace(told, verdict=verdict))
+    assert [r.outcome for r in seen.reasons] == [Outcome.FAIL, Outcome.FAIL]
+    assert len(seen.unrun) == 9
+    assert "9 more" in seen.unrun_summary
+    few = msgspec.structs.replace(verdict, reasons=verdict.reasons[:4])
+    assert len(view(dossier(), msgspec.structs.replace(told, verdict=few)).reasons) == 4

@@ -31,6 +31,8 @@ def markdown(view: View) -> str:
             lines.append(f"{number}. {MARKS[reason.tone]} {safe(reason.message)} (`{reason.code}`)")
             if reason.next_step:
                 lines.append(f"   - {word['label.next_step']}: {safe(reason.next_step)}")
+    if view.unrun:
+        lines += ["", view.unrun_summary + ":", "", *(f"- {safe(r.message)} (`{r.code}`)" for r in view.unrun)]
     if view.conditions:
         lines += ["", f"## {word['section.conditions']}", ""]
         lines += [

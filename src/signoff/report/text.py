@@ -1,7 +1,7 @@
 """The summary that the terminal prints."""
 
 from signoff.judge.judgement import Judgement
-from signoff.report.headline import headline
+from signoff.report.headline import apart, headline
 from signoff.report.numbers import quantity, short_digest
 from signoff.report.sentences import Sentences
 from signoff.report.words import words
@@ -23,11 +23,13 @@ def summary(judgement: Judgement, lang: str = "en") -> str:
         outcome = getattr(gates, gate)
         lines.append(f"  {MARKS[outcome]} {word[f'gate.{gate}']}: {word[f'outcome.{outcome}']}")
     lines += ["", *_subject(judgement, word), ""]
-    if verdict.reasons:
+    reasons, unrun = apart(verdict.reasons)
+    if reasons:
         lines.append(f"{word['section.reasons']}:")
-        lines += [f"  {MARKS[r.outcome]} {r.message}  [{r.code}]" for r in verdict.reasons[:REASONS_MAX]]
-        if len(verdict.reasons) > REASONS_MAX:
-            lines.append(f"  … {word['value.more'].format(n=len(verdict.reasons) - REASONS_MAX)}")
+        lines += [f"  {MARKS[r.outcome]} {r.message}  [{r.code}]" for r in reasons[:REASONS_MAX]]
+        if len(reasons) > REASONS_MAX:
+            lines.append(f"  … {word['value.more'].format(n=len(reasons) - REASONS_MAX)}")
+        lines += [f"  {MARKS['not_run']} {word['reasons.unrun'].format(n=len(unrun))}"] if unrun else []
         lines.append("")
     lines.append(f"{word['label.next_step']}: {told.next_step}")
     return "\n".join(printable(line) for line in lines)

@@ -16,7 +16,7 @@ from signoff.judge.catalogue import CATALOGUE
 from signoff.judge.checklist import ITEMS
 from signoff.judge.judgement import Judgement
 from signoff.report import evidence_view, tables
-from signoff.report.headline import headline
+from signoff.report.headline import apart, headline
 from signoff.report.numbers import (
     MISSING,
     base_of,
@@ -68,6 +68,9 @@ class View(Struct, frozen=True, kw_only=True):
     subject: tuple[Row, ...]
     accepted: tuple[Row, ...]
     reasons: tuple[ReasonView, ...]
+    unrun: tuple[ReasonView, ...]
+    """Reasons that only say what was not run, when they are many."""
+    unrun_summary: str
     gates: tuple[GateView, ...]
     run: tuple[FindingView, ...]
     """Findings about the run as a whole."""
@@ -90,6 +93,7 @@ def view(dossier: Dossier, judgement: Judgement, lang: str = "en") -> View:
     word, verdict = words(lang), judgement.verdict
     sentences = Sentences(lang)
     told = headline(judgement, word, sentences)
+    reasons, unrun = apart(verdict.reasons)
     shown = {gate: _findings(judgement, gate, word, sentences) for gate in Gate}
     run = tuple(one for one in shown[Gate.ENVIRONMENT] if one.finding.code.startswith("run."))
     shown[Gate.ENVIRONMENT] = tuple(one for one in shown[Gate.ENVIRONMENT] if one not in run)
@@ -114,7 +118,9 @@ def view(dossier: Dossier, judgement: Judgement, lang: str = "en") -> View:
         subject_line=" · ".join(text for text in _established(verdict, word) if text) or word["value.unknown"],
         subject=_subject(dossier, verdict, word),
         accepted=_accepted(verdict, word),
-        reasons=tuple(_reason(reason, flat, word) for reason in verdict.reasons),
+        reasons=tuple(_reason(reason, flat, word) for reason in reasons),
+        unrun=tuple(_reason(reason, flat, word) for reason in unrun),
+        unrun_summary=word["reasons.unrun"].format(n=len(unrun)),
         gates=tuple(_gate(gate, shown[gate], dossier, verdict, word) for gate in Gate),
         run=run,
         timeline=timeline(dossier),

@@ -18,6 +18,7 @@ WORDS: dict[str, str] = {
     "next.scale": "Lower context or concurrency first; if the plan needs them, add resources and run it again.",
     "next.incomplete": "Supply the missing evidence, then run the plan again.",
     "reason.go": "All required findings of all gates passed.",
+    "reasons.unrun": "{n} more required checks were not run",
     "reason.none": "No reason was recorded.",
     "scope.environment": "environment",
     "scope.launch": "launch",

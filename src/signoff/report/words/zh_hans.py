@@ -18,6 +18,7 @@ WORDS: dict[str, str] = {
     "next.scale": "先降低上下文长度或并发数；若计划确实需要，再增加资源并重新运行。",
     "next.incomplete": "补齐缺少的证据，再重新运行计划。",
     "reason.go": "四道关卡的所有必要判定都已通过。",
+    "reasons.unrun": "另有 {n} 项必要的检查未运行",
     "reason.none": "没有记录原因。",
     "scope.environment": "环境",
     "scope.launch": "启动参数",

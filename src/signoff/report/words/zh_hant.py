@@ -18,6 +18,7 @@ WORDS: dict[str, str] = {
     "next.scale": "先降低上下文長度或並行數；若計畫確實需要，再增加資源並重新執行。",
     "next.incomplete": "補齊缺少的證據，再重新執行計畫。",
     "reason.go": "四道關卡的所有必要判定都已通過。",
+    "reasons.unrun": "另有 {n} 項必要的檢查未執行",
     "reason.none": "沒有記錄原因。",
     "scope.environment": "環境",
     "scope.launch": "啟動參數",
