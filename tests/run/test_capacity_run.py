@@ -113,7 +113,7 @@ DEEP_CASES = {
     "leak": ("soak-leak-kv=0.3",),
     "hang": ("soak-hang=6",),
     "inband": ("soak-inband-error=0.2",),
-    "errors": ("conc-errors=4",),
+    "errors": ("conc-errors=3",),
     "slow": ("soak-degrade=0.05",),
 }
 
