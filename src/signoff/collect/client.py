@@ -55,8 +55,8 @@ class HttpClient:
         self._resolving = asyncio.Lock()
         self._idle: list[Connection] = []
         self._flying: dict[Flight, Connection | None] = {}
-        self._ready: deque[Connection] = deque()
-        self._draining = False
+        self.ready: deque[Connection] = deque()
+        self.draining = False
         self._thresholds = gc.get_threshold()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -199,15 +199,11 @@ class HttpClient:
 
     # what connections call
 
-    def enqueue(self, connection: Connection, ends: bool) -> None:
-        """`connection` has reads to parse; one that seems to end its answer goes first, for a slot waits on it."""
+    def drain_soon(self) -> None:
+        """Some connection is `ready`: it has reads to parse."""
         assert self._loop is not None
-        if ends:
-            self._ready.appendleft(connection)
-        else:
-            self._ready.append(connection)
-        if not self._draining:
-            self._draining = True
+        if not self.draining:
+            self.draining = True
             self._loop.call_soon(self._drain)
 
     def landed(self, connection: Connection, flight: Flight, at: int, trouble: tuple[State, str] | None) -> None:
@@ -221,7 +217,7 @@ class HttpClient:
     def _drain(self) -> None:
         """Parses for one slice, then lets the loop read again, so that no stamp waits for the parser."""
         assert self._loop is not None
-        ready, now, until = self._ready, time.perf_counter_ns, time.perf_counter_ns() + SLICE_NS
+        ready, now, until = self.ready, time.perf_counter_ns, time.perf_counter_ns() + SLICE_NS
         while ready:
             connection = ready.popleft()
             if connection.drain():
@@ -233,7 +229,7 @@ class HttpClient:
         if ready:
             self._loop.call_soon(self._drain)
         else:
-            self._draining = False
+            self.draining = False
 
     # limits
 

@@ -103,7 +103,7 @@ class Tally:
             event = self._odd(payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as fault:
             event = None
-            self.malformed = self.malformed or f"event is not JSON: {fault}: {clip(payload, 200)}"
+            self.malformed = self.malformed or f"event is not JSON: {fault}: {clip(payload, 200).rstrip()}"
         if event is None:
             return
         self.events += 1
@@ -113,8 +113,20 @@ class Tally:
             self.usage = event.usage
         choices = event.choices
         if choices:
-            if self.first_content is not None and len(choices) == 1 and _only_content(choices[0]):
-                self.chunks.append(at)  # one of thousands alike
+            first = choices[0]
+            delta = first.delta
+            if (  # one of thousands alike: content and nothing else, and not the first
+                delta is not None
+                and delta.content
+                and self.first_content is not None
+                and first.finish_reason is None
+                and delta.reasoning is None
+                and delta.reasoning_content is None
+                and delta.tool_calls is None
+                and first.index == 0
+                and len(choices) == 1
+            ):
+                self.chunks.append(at)
             else:
                 if self.first_event is None:
                     self.first_event = at
@@ -185,7 +197,7 @@ class Tally:
         else:
             why = "not an object"
         if not isinstance(made, dict):
-            self.malformed = self.malformed or f"event {why}: {clip(payload, 200)}"
+            self.malformed = self.malformed or f"event {why}: {clip(payload, 200).rstrip()}"
             return None
         choices = made.get("choices")
         kept = [_odd_choice(c) for c in choices if isinstance(c, dict)] if isinstance(choices, list) else None
@@ -197,19 +209,6 @@ class Tally:
     def finish(self) -> str:
         """The finish reason of the first choice, of several the distinct ones joined by a comma."""
         return ",".join(dict.fromkeys(self.finishes[index] for index in sorted(self.finishes)))
-
-
-def _only_content(choice: _Choice) -> bool:
-    delta = choice.delta
-    return (
-        delta is not None
-        and bool(delta.content)
-        and choice.finish_reason is None
-        and choice.index == 0
-        and delta.reasoning is None
-        and delta.reasoning_content is None
-        and delta.tool_calls is None
-    )
 
 
 def _odd_choice(choice: dict[str, Any]) -> _Choice:

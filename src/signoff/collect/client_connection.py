@@ -38,6 +38,7 @@ class Connection(asyncio.Protocol):
         "_now",
         "_parser",
         "_paused_reading",
+        "_ready",
         "_reuse",
         "_transport",
         "_writing",
@@ -50,6 +51,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, client: "HttpClient") -> None:
         self._client = client
+        self._ready = client.ready
         self._now = client.clock.now_ns
         self._inbox: list[tuple[int, bytes]] = []
         self._parser = httptools.HttpResponseParser(self)
@@ -83,7 +85,12 @@ class Connection(asyncio.Protocol):
         self._inbox.append((at, data))
         if not self.queued:
             self.queued = True
-            self._client.enqueue(self, data.endswith(_LAST_CHUNK))
+            if data.endswith(_LAST_CHUNK):
+                self._ready.appendleft(self)  # it seems to end its answer, and a slot may wait on that
+            else:
+                self._ready.append(self)
+            if not self._client.draining:
+                self._client.drain_soon()
         elif len(self._inbox) > READS_QUEUED_MAX and not self._paused_reading and self._transport is not None:
             self._paused_reading = True
             self._transport.pause_reading()
@@ -101,7 +108,8 @@ class Connection(asyncio.Protocol):
         self._lost = self._now(), why
         if not self.queued:
             self.queued = True
-            self._client.enqueue(self, False)
+            self._ready.append(self)
+            self._client.drain_soon()
 
     # the client's side
 

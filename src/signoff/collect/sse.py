@@ -31,10 +31,7 @@ class SseReader:
         if not self._begun:
             body = self._first(body)
         if self._plain and b"\r" not in body:
-            if not self._tail:
-                if body.startswith(b"data: ") and body.find(b"\n") == len(body) - 2 and body.endswith(b"\n"):
-                    return [body[6:-2]]
-            else:
+            if self._tail:
                 searched = max(0, len(self._tail) - 1)
                 self._tail += body
                 if self._tail.find(b"\n\n", searched) < 0:
@@ -43,6 +40,11 @@ class SseReader:
                 body = bytes(self._tail)
             return self._blocks(body)
         return self._lines(body)
+
+    @property
+    def between_events(self) -> bool:
+        """Whether everything so far was of the plain shape and ended."""
+        return self._plain and self._begun and not self._tail
 
     @property
     def unended(self) -> bool:
