@@ -115,6 +115,7 @@ def _fresh_name(name: str) -> Path:
 
 def _accept(setup: "Setup", folder: Path, json: bool) -> None:
     """Run, conclude, print and exit."""
+    import uvloop
     from rich.console import Console
 
     from signoff.core.verdict import EXIT_CODES
@@ -134,7 +135,7 @@ def _accept(setup: "Setup", folder: Path, json: bool) -> None:
                 terminal.show(event)
         return stop.is_set()
 
-    interrupted = asyncio.run(go())
+    interrupted = uvloop.run(go())
     judgement = conclude(folder)
     _print_judgement(folder, judgement, json)
     sys.exit(INTERRUPTED if interrupted else EXIT_CODES[judgement.verdict.verdict])
