@@ -30,7 +30,7 @@ OTHERS = (
     r"rank \d+ in world size \d+ is assigned as |using nccl==|Resolved architecture: |Using max model len |"
     r"max_num_batched_tokens ?= ?\d|Setting attention block size to \d+|Loading weights took [\d.]+|"
     r"torch\.compile[^\n]{0,20} took [\d.]+|Using [\w ]+ attention backend|Using \w+ backend\.|"
-    r"Aborted request|Added request |enable_prefix_caching ?= ?(?:True|False)"
+    r"Maximum concurrency for [\d,]+ tokens|Aborted request|Added request |enable_prefix_caching ?= ?(?:True|False)"
 )
 REFUSED = r"HTTP/[\d.]+\"? ?[345]\d\d\b"
 

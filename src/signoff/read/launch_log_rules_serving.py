@@ -111,7 +111,8 @@ SERVING: tuple[Rule, ...] = (
     failure(
         "upstream_timeout",
         r"upstream timed out \((?:\d+): [^)]*\)[^\n]*|upstream (?:request timeout|prematurely closed)[^\n]*|"
-        r"50[24] (?:Bad )?Gateway|No deployments available|litellm\.(?:Timeout|APIConnectionError|InternalServerError|BadGateway\w*|ServiceUnav\w*)\w*"
+        r"50[24] (?:Bad )?Gateway|No deployments available|"
+        r"litellm\.(?:Timeout|APIConnectionError|InternalServerError|BadGateway\w*|ServiceUnav\w*)\w*"
         r"[^\n]*|stream timeout|response_flags=(?:UT|UC|DC|SI)\b|Context deadline exceeded[^\n]*upstream",
         _GATEWAY,
         "The gateway gave up or was cut off between the caller and the engine.",

@@ -1,6 +1,5 @@
 """`signoff diagnose`: read files and folders, tell what each is, judge them together. No plan, no network."""
 
-import gzip
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -65,13 +64,13 @@ def read_bounded(path: Path, bytes_max: int) -> bytes:
 
 
 def _unzipped(path: Path, bytes_max: int) -> bytes:
-    """As much as opens: a cut or broken archive still has its start."""
-    out = bytearray()
-    with gzip.open(path, "rb") as file:
+    """As much as opens: a cut or broken archive still has its start. Only the first member of several is read."""
+    out, unpack = bytearray(), zlib.decompressobj(wbits=31)
+    with path.open("rb") as file:
         try:
-            while len(out) < bytes_max and (part := file.read(1 << 20)):
-                out += part
-        except (OSError, EOFError, zlib.error):
+            while len(out) < bytes_max and not unpack.eof and (part := file.read(1 << 16)):
+                out += unpack.decompress(part, bytes_max - len(out))
+        except zlib.error:
             pass
     return bytes(out[:bytes_max])
 

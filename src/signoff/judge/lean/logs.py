@@ -197,7 +197,7 @@ def _unknown(file: CaseFile, note: LogNote, weigh: int) -> Clue:
     if not serving:
         cause = next((c for parts, c in _RAISED if any(part in note.text for part in parts)), Cause.ENVIRONMENT)
     phase = Phase.SOAK if serving else Phase.LOAD
-    return failing("unknown", cause, phase, VerdictName.INCOMPLETE, 45, file.name, note.line, note.text, why)
+    return failing("unknown", cause, phase, _REWORK, 45, file.name, note.line, note.text, why)
 
 
 _WARM_NOISE = {"shm_wait", "graph_memory", "graph_mode", "autotune", "compile_cache", "padding"}
