@@ -116,8 +116,9 @@ def run_load(
 async def _load(
     service: Service, streams: int, requests: int, output_tokens: int, model: str | None, spread_s: float
 ) -> LoadResult:
-    served = await _served_model(service, model)
     clock, sums, run_id = SystemClock(), _Sums(), time.time_ns()
+    sender = HttpClient(service, clock, keep_body=False)
+    served = await _served_model(service, model)
     body = {
         "model": served,
         "stream": True,
@@ -135,7 +136,7 @@ async def _load(
             body=msgspec.json.encode(body | {"messages": [{"role": "user", "content": prompt}]}),
         )
 
-    async with HttpClient(service, clock, keep_body=False) as client:
+    async with sender as client:
         cpu_s = time.process_time()
         async for exchange in closed_loop(
             client, clock, make, streams=streams, stop=asyncio.Event(), requests=requests
