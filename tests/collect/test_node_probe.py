@@ -98,6 +98,16 @@ def test_no_secret_is_ever_in_the_document(root: Path) -> None:
     assert "kimi_k3" in server["command"]
 
 
+def test_names_that_only_sound_secret_do_not_blank_the_document(root: Path) -> None:
+    with (root / "proc" / str(PID) / "environ").open("a") as file:
+        file.write("SSL_KEY_DIR=/usr\0AUTH_MODE=kernel\0VLLM_TOKENIZER_POOL=pooled-x1\0")
+    document = probe(root)
+    server = document["servers"][0]
+    assert server["environment"]["VLLM_TOKENIZER_POOL"] == "pooled-x1"
+    assert server["command"][0] == "/usr/bin/python3.12"
+    assert document["facts"]["driver_loaded"]["readings"][0]["source"] == "kernel module"
+
+
 def test_a_hanging_nvidia_smi_does_not_hold_it_up(root: Path) -> None:
     smi = root / "usr/bin/nvidia-smi"
     smi.write_text("#!/bin/sh\ntrap '' TERM INT\nwhile true; do sleep 60; done\n")

@@ -63,6 +63,21 @@ def test_a_log_of_another_server_is_not_whole(case: Case, log: bytes) -> None:
     assert "another server" in str(found.values["reason"])
 
 
+def test_of_several_logs_one_must_be_ready_and_none_empty(case: Case, log: bytes) -> None:
+    rank = b"\n".join(line for line in log.split(b"\n") if b"Worker_TP1" in line) + b"\n"
+    assert with_log(case, log + b"").outcomes()["environment.log.whole"] is PASS
+    case.add("launch_log", rank, when="before")
+    assert case.outcomes()["environment.launch.recipe"] is PASS  # the log with arguments is asked, whichever is last
+    case.add("launch_log", b"", when="before")
+    assert case.outcomes()["environment.log.whole"] is UNCLEAR
+
+
+def test_a_log_cut_for_its_size_is_not_whole(case: Case, log: bytes) -> None:
+    case.drop("launch_log")
+    case.add("launch_log", log, when="before", bytes_total=10**9, bytes_cut=10**8)
+    assert case.outcomes()["environment.log.whole"] is UNCLEAR
+
+
 def test_an_unknown_warning_waits_for_a_reviewer(case: Case, log: bytes) -> None:
     line = b"(Worker_TP3 pid=4716) WARNING 12-01 04:00:00 [odd.py:7] the quux subsystem reports a zorbed frame %d\n"
     found = with_log(case, log + line % 1 + line % 2).findings()["environment.log.unexplained"]

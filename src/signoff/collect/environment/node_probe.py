@@ -56,7 +56,7 @@ PROGRAM_FOLDERS = (
     "usr/local/sbin",
     "usr/local/cuda/bin",
 )
-SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE|PRIVATE|SIGNATURE|DSN", re.I)
+SECRET_NAME = re.compile(r"KEY|TOKEN(?!IZ|S)|SECRET|PASS|CREDENTIAL|AUTH|COOKIE|PRIVATE|SIGNATURE|DSN", re.I)
 SECRET_OPTION = re.compile(r"^--?[\w.-]*(api[-_]?key|token$|secret|passw|credential|auth[-_]?header|keyfile)", re.I)
 SECRET_VALUE = re.compile(
     r"\b(?:sk|pk|rk|hf|ghp|gho|ghs|glpat|xox[abp]|nvapi|npm|pypi)[-_][A-Za-z0-9_-]{12,}"
@@ -136,6 +136,13 @@ class Node:
         self.secrets: set[str] = set()
         self.hash_bytes_left = HASH_BYTES
         self.hash_until: Optional[float] = None
+
+    def hide(self, value: str) -> None:
+        """Have `value` removed wherever it stands in the document; not plain words and existing paths, which are no
+        secrets and would take half of the document with them."""
+        plain = value.isalpha() and value.islower() and len(value) < 12
+        if len(value) >= 6 and not plain and not (value.startswith("/") and os.path.exists(value)):
+            self.secrets.add(value)
 
     def left_s(self) -> float:
         return DEADLINE_S - (time.monotonic() - self.began)
@@ -641,8 +648,7 @@ def environment_of(node: Node, pid: int, facts: Facts) -> Json:
         if not sign:
             continue
         if SECRET_NAME.search(name) and not value.isdigit() and value.lower() not in ("", "true", "false", "auto"):
-            if len(value) >= 6:
-                node.secrets.add(value)
+            node.hide(value)
             result["api_key"] = result["api_key"] or name == "VLLM_API_KEY"
             result["dropped"] += 1
             continue
@@ -663,12 +669,10 @@ def safe_words(node: Node, words: list[str]) -> list[str]:
             name, sign, value = word.partition("=")
             hide = bool(SECRET_OPTION.search(name)) and "parser" not in name
             if hide and sign:
-                if len(value) >= 6:
-                    node.secrets.add(value)
+                node.hide(value)
                 word, hide = name + "=[removed]", False
         elif hide:
-            if len(word) >= 6:
-                node.secrets.add(word)
+            node.hide(word)
             word = "[removed]"
         safe.append(word[:4000])
     return safe

@@ -63,7 +63,7 @@ CHAIN: tuple[Entry, ...] = (
         "that the workers have mapped.",
         changes="A driver at or above the floor, loaded after a reboot, read from two sources.",
         passed="Driver {observed} is loaded on {subject} ({flavour} module), at or above {floor}.",
-        failed="Driver {observed} on {subject}: {reason}.",
+        failed="On {subject} {reason}.",
         mend="Install an R580 or newer data-center driver and reboot the host; no setting of the server replaces it.",
         look="Probe the host itself: /proc/driver/nvidia/version must be readable and nvidia-smi must answer.",
     ),

@@ -48,38 +48,44 @@ def _no_logs(view: NodeView) -> str:
 
 
 def _whole(scene: Scene, view: NodeView) -> Finding:
-    """A log from process start to readiness."""
+    """Logs from process start to readiness; of several on one node, one must say that the server was ready."""
     logs = _before(view)
-    reason = "" if logs else _no_logs(view)
-    for entry in logs:
-        log = entry.log
-        if not entry.bytes or not log.lines:
-            reason = f"{entry.source} is empty"
-        elif not log.boots or not log.phases:
-            reason = f"{entry.source} shows no start of a server"
-        elif other := _of_another(scene, log):
-            reason = f"{entry.source} is of another server: {other}"
-        elif log.truncated and not log.ready:
-            reason = f"{entry.source} ends before the server was ready"
-        elif not log.ready and not view.headless:
-            reason = f"{entry.source} never says that the server was ready"
+    faults = [fault for entry in logs if (fault := _fault(scene, entry))]
+    if not logs:
+        faults.append(_no_logs(view))
+    elif not faults and not view.headless and not any(entry.log.ready for entry in logs):
+        faults.append("no log says that the server was ready")
     first = logs[0].log if logs else None
     values: dict[str, Value] = {
         "logs": len(logs),
         "lines": sum(entry.log.lines for entry in logs),
         "boots": first.boots if first is not None else None,
         "ranks": len(first.ranks) or None if first is not None else None,
-        "reason": reason or None,
+        "reason": "; ".join(faults)[:800] or None,
     }
     return about(
         "environment.log.whole",
-        Outcome.INCONCLUSIVE if reason else Outcome.PASS,
+        Outcome.INCONCLUSIVE if faults else Outcome.PASS,
         Bearing.EVIDENCE,
         subject=view.name,
         values=values,
         evidence=[f"sha256:{entry.digest}" for entry in logs],
         items=ITEMS,
     )
+
+
+def _fault(scene: Scene, entry: ReadLog) -> str:
+    """Why one log is not whole, empty when it is."""
+    log = entry.log
+    if not entry.bytes or not log.lines:
+        return f"{entry.source} is empty"
+    if not log.boots or not log.phases:
+        return f"{entry.source} shows no start of a server"
+    if other := _of_another(scene, log):
+        return f"{entry.source} is of another server: {other}"
+    if entry.cut:
+        return f"{entry.source} was cut in the middle"
+    return f"{entry.source} ends before the server was ready" if log.truncated and not log.ready else ""
 
 
 def _of_another(scene: Scene, log: LaunchLog) -> str:

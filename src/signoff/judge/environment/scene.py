@@ -31,6 +31,8 @@ class ReadLog(Struct, frozen=True, kw_only=True):
     source: str
     digest: str
     bytes: int
+    cut: bool
+    """Too large to be taken whole."""
     log: LaunchLog
 
 
@@ -73,9 +75,10 @@ class NodeView(Struct, frozen=True, kw_only=True):
         return self.why or self.unjoined
 
     def last_log(self) -> ReadLog | None:
-        """The newest log taken before the load, else the newest."""
-        before = [log for log in self.logs if log.when != "after"]
-        return (before or list(self.logs))[-1] if self.logs else None
+        """The newest log taken before the load that tells the server's arguments, else the newest."""
+        before = [log for log in self.logs if log.when != "after"] or list(self.logs)
+        telling = [log for log in before if log.log.arguments]
+        return (telling or before)[-1] if before else None
 
 
 class Scene(Struct, frozen=True, kw_only=True):
@@ -289,7 +292,8 @@ def _log(dossier: Dossier, card: Evidence) -> ReadLog | None:
         return None
     when = str(card.conditions.get("when", "before"))
     log = read_launch_log(raw)
-    return ReadLog(when=when, source=card.source, digest=card.digest, bytes=len(raw), log=log)
+    cut = bool(card.conditions.get("bytes_cut"))
+    return ReadLog(when=when, source=card.source, digest=card.digest, bytes=len(raw), cut=cut, log=log)
 
 
 def _smi(dossier: Dossier, node: Node, probe: Probe | None, digest: str) -> tuple[NvidiaSmi | None, str]:
