@@ -1,6 +1,6 @@
 """The cache's words in a scrape, in old and new names; any series are survived."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from signoff.read.prefix_cache import cache_config, cache_counters, labels_of
@@ -63,12 +63,14 @@ vllm:prompt_tokens_created{engine="0"} 1.7e9
     assert not counters.drafting
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.text(max_size=80), st.floats(), max_size=10))
 def test_any_series_are_survived(series: dict[str, float]) -> None:
     cache_config(series)
     cache_counters(series)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=200))
 def test_any_key_is_survived(key: str) -> None:
     labels_of(key)

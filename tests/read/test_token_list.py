@@ -1,6 +1,6 @@
 """Token ids as stored: what is packed comes back, and nothing that is not whole does."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from signoff.read.token_list import pack, unpack
@@ -8,6 +8,7 @@ from signoff.read.token_list import pack, unpack
 ids = st.lists(st.integers(0, 2**40), max_size=40)
 
 
+@settings(deadline=None)
 @given(ids, ids)
 def test_a_difference_comes_back(base: list[int], prompt: list[int]) -> None:
     raws = {"a": pack(base), "b": pack(prompt, "a", base)}
@@ -27,6 +28,7 @@ def test_a_missing_or_endless_base_gives_nothing() -> None:
     assert unpack(raw, {"a": pack([1])}.get) is None
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_survived(raw: bytes) -> None:
     unpack(raw, {"a": raw}.get)

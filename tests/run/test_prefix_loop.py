@@ -96,7 +96,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[tuple[str
     root = tmp_path_factory.mktemp("prefix")
 
     async def one(name: str, slots: asyncio.Semaphore) -> Dossier:
-        faults = [SLOW] if name == "healthy" else [name, SLOW]
+        faults = {"healthy": [SLOW], "prefix-sparse": [name, SLOW]}.get(name, [name])
         async with slots:
             with await asyncio.to_thread(start, faults, root=root / name / "host") as service:
                 return (await run(service, root / name / "bundle", profile=short_profile()))[1]

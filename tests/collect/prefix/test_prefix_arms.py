@@ -1,7 +1,7 @@
 """What a round sends: fresh heads, one change at a time, nothing met before."""
 
 import msgspec
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from signoff.collect.prefix.arms import Arm, Round, body_of, echo_body, held_body, ladder_messages, round_arms
@@ -41,6 +41,7 @@ def test_every_prompt_holds_the_value_it_is_asked_for() -> None:
         assert " " not in name
 
 
+@settings(deadline=None)
 @given(st.integers(0, 50), st.sampled_from(["a", "b"]))
 def test_cold_comes_first_and_the_order_is_seeded(number: int, run_id: str) -> None:
     arms = arms_of(run_id, number, words=20)

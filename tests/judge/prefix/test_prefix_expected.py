@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from signoff.judge.prefix.expected import CacheModel, Ids, Rule, lawful, shared_tokens
@@ -39,6 +39,7 @@ units = st.integers(1, 6)
 retentions = st.sampled_from(["dense", "sparse", "unknown"])
 
 
+@settings(deadline=None)
 @given(prompts, units, retentions, st.booleans())
 def test_bounds_hold_for_any_prompts(sent: list[list[int]], unit: int, retention: Any, drop: bool) -> None:
     model = CacheModel(Rule(unit=unit, retention=retention, may_drop_unit=drop))
@@ -52,6 +53,7 @@ def test_bounds_hold_for_any_prompts(sent: list[list[int]], unit: int, retention
         model.send(prompt)
 
 
+@settings(deadline=None)
 @given(prompts, units)
 def test_dense_is_the_formula(sent: list[list[int]], unit: int) -> None:
     model, before = CacheModel(Rule(unit=unit)), []
@@ -69,6 +71,7 @@ def test_dense_is_the_formula(sent: list[list[int]], unit: int) -> None:
         before.append(tokens)
 
 
+@settings(deadline=None)
 @given(prompts, units)
 def test_sparse_may_serve_less_and_never_more(sent: list[list[int]], unit: int) -> None:
     dense, sparse = CacheModel(Rule(unit=unit)), CacheModel(Rule(unit=unit, retention="sparse"))
@@ -80,6 +83,7 @@ def test_sparse_may_serve_less_and_never_more(sent: list[list[int]], unit: int) 
         sparse.send(prompt)
 
 
+@settings(deadline=None)
 @given(prompts, units)
 def test_another_key_shares_nothing(sent: list[list[int]], unit: int) -> None:
     model = CacheModel(Rule(unit=unit))
@@ -88,6 +92,7 @@ def test_another_key_shares_nothing(sent: list[list[int]], unit: int) -> None:
         assert model.expect(np.asarray(tokens, dtype=np.int64), "b").allowed == (0,)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 3), max_size=20), st.lists(st.integers(0, 3), max_size=20))
 def test_shared_tokens_is_symmetric_and_exact(one: list[int], other: list[int]) -> None:
     a, b = np.asarray(one, dtype=np.int64), np.asarray(other, dtype=np.int64)

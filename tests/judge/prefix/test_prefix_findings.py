@@ -1,10 +1,12 @@
 """Every check of the prefix gate: it catches the lie, stays quiet in a lawful world, and never passes without data."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
+from prefix_world import World
 
 from signoff.core.finding import Finding
 from signoff.core.plan import Load
@@ -12,6 +14,12 @@ from signoff.core.words import Bearing, Cause, Gate, Outcome, Severity, State
 from signoff.judge.catalogue.entry import sentence
 from signoff.judge.catalogue.prefix import ENTRIES
 from signoff.judge.prefix import findings
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
 
 CODES = {entry.code for entry in ENTRIES}
 PASS, FAIL, UNSURE = Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE
@@ -22,15 +30,15 @@ def lawful(arm: str, number: int) -> int:
     return 64 if arm in ("replay", "gateway") or arm.startswith("warm") else 0
 
 
-def judged(world: Any) -> dict[tuple[str, str], Finding]:
+def judged(world: World) -> dict[tuple[str, str], Finding]:
     return {(f.code, f.subject): f for f in findings(world.dossier())}
 
 
-def one(world: Any, code: str, subject: str = "") -> Finding:
+def one(world: World, code: str, subject: str = "") -> Finding:
     return judged(world)[code, subject]
 
 
-def test_a_lawful_world_passes_everything(world: Any) -> None:
+def test_a_lawful_world_passes_everything(world: World) -> None:
     found = judged(world)
     assert {code for (code, _), f in found.items() if f.outcome is not PASS} == {"prefix.gateway.hits"}
     assert found["prefix.gateway.hits", ""].outcome is Outcome.NOT_APPLICABLE
@@ -41,13 +49,13 @@ def test_a_lawful_world_passes_everything(world: Any) -> None:
     assert found["prefix.arm.measured", "warm_3"].values["expected_tokens"] == 320
 
 
-def test_every_sentence_can_be_said(world: Any) -> None:
+def test_every_sentence_can_be_said(world: World) -> None:
     said = {entry.code: entry for entry in ENTRIES}
     for finding in findings(world.dossier()):
         assert sentence(said[finding.code], finding)
 
 
-def test_every_code_stands_once_when_nothing_ran(world: Any) -> None:
+def test_every_code_stands_once_when_nothing_ran(world: World) -> None:
     found = findings(world.dossier(started=False))
     assert {f.outcome for f in found} == {Outcome.NOT_RUN}
     assert {f.code for f in found} == {e.code for e in ENTRIES if e.always}
@@ -55,7 +63,7 @@ def test_every_code_stands_once_when_nothing_ran(world: Any) -> None:
     assert {f.outcome for f in findings(world.dossier())} == {Outcome.NOT_APPLICABLE}
 
 
-def test_no_records_never_pass(world: Any) -> None:
+def test_no_records_never_pass(world: World) -> None:
     world.rounds, world.stopped = 0, "not_idle"
     found = judged(world)
     assert PASS not in {f.outcome for (code, _), f in found.items() if code != "prefix.unit.known"}
@@ -65,12 +73,12 @@ def test_no_records_never_pass(world: Any) -> None:
 # caching on ----------------------------------------------------------------------------------------------------------
 
 
-def off(world: Any) -> None:
+def off(world: World) -> None:
     world.hits = lambda arm, number: 0
     world.looked_up = False
 
 
-def test_caching_off_by_the_launch(world: Any) -> None:
+def test_caching_off_by_the_launch(world: World) -> None:
     off(world)
     world.config["enable_prefix_caching"] = "False"
     found = judged(world)
@@ -80,13 +88,13 @@ def test_caching_off_by_the_launch(world: Any) -> None:
     assert found["prefix.hits.expected", ""].values["reason"] == "off_in_launch"
 
 
-def test_caching_resolved_as_on_and_never_looked_up_is_silently_disabled(world: Any) -> None:
+def test_caching_resolved_as_on_and_never_looked_up_is_silently_disabled(world: World) -> None:
     off(world)
     assert one(world, "prefix.caching.on").values["reason"] == "silently_disabled"
     assert one(world, "prefix.caching.on").outcome is FAIL
 
 
-def test_caching_off_is_not_applicable_where_nobody_counts_on_it(world: Any) -> None:
+def test_caching_off_is_not_applicable_where_nobody_counts_on_it(world: World) -> None:
     off(world)
     world.profile = replace(world.profile, cache=replace(world.profile.cache, caching_required=False))
     assert {f.outcome for f in findings(world.dossier())} == {Outcome.NOT_APPLICABLE}
@@ -94,7 +102,7 @@ def test_caching_off_is_not_applicable_where_nobody_counts_on_it(world: Any) -> 
     assert one(world, "prefix.caching.on").outcome is FAIL
 
 
-def test_caching_cannot_be_told_without_scrapes_and_counts(world: Any) -> None:
+def test_caching_cannot_be_told_without_scrapes_and_counts(world: World) -> None:
     world.scraped = False
     world.cached = lambda arm, number: None
     found = judged(world)
@@ -123,7 +131,7 @@ LOG = (
     ],
 )
 def test_the_launch_log_is_a_source(
-    world: Any, argument: bytes, resolved: bytes, severity: Severity, reason: str
+    world: World, argument: bytes, resolved: bytes, severity: Severity, reason: str
 ) -> None:
     world.launch_log = LOG % (argument, resolved)
     world.config = None
@@ -138,7 +146,7 @@ def test_the_launch_log_is_a_source(
 # unit ----------------------------------------------------------------------------------------------------------------
 
 
-def test_an_unknown_unit_decides_nothing(world: Any) -> None:
+def test_an_unknown_unit_decides_nothing(world: World) -> None:
     world.config = None
     found = judged(world)
     assert found["prefix.unit.known", ""].outcome is UNSURE
@@ -146,7 +154,7 @@ def test_an_unknown_unit_decides_nothing(world: Any) -> None:
     assert found["prefix.control.zero", ""].outcome is UNSURE
 
 
-def test_a_unit_finer_than_believed_is_no_false_hit(world: Any) -> None:
+def test_a_unit_finer_than_believed_is_no_false_hit(world: World) -> None:
     world.config["cache_hit_alignment_tokens"] = "48"
     found = judged(world)
     assert found["prefix.hits.expected", ""].outcome is UNSURE
@@ -172,7 +180,7 @@ def only(**hits: int) -> Callable[[str, int], int]:
         (only(warm_2=16, replay=32), "evicted"),
     ],
 )
-def test_a_shortfall_fails_with_its_reason(world: Any, hits: Callable[[str, int], int], reason: str) -> None:
+def test_a_shortfall_fails_with_its_reason(world: World, hits: Callable[[str, int], int], reason: str) -> None:
     world.hits = hits
     found = judged(world)
     assert found["prefix.hits.expected", ""].outcome is FAIL
@@ -182,7 +190,7 @@ def test_a_shortfall_fails_with_its_reason(world: Any, hits: Callable[[str, int]
     assert found["prefix.caching.on", ""].outcome is PASS
 
 
-def test_the_rivals_of_never_hits_are_named(world: Any) -> None:
+def test_the_rivals_of_never_hits_are_named(world: World) -> None:
     world.hits = lambda arm, number: 0
     assert one(world, "prefix.hits.expected").values["rivals"] == "silently_disabled, head_changed, evicted"
     world.held = 0
@@ -191,46 +199,46 @@ def test_the_rivals_of_never_hits_are_named(world: Any) -> None:
     assert one(world, "prefix.hits.expected").values["reason"] == "evicted"
 
 
-def test_requests_scattered_over_engines_are_named(world: Any) -> None:
+def test_requests_scattered_over_engines_are_named(world: World) -> None:
     world.hits = lambda arm, number: 0
     world.engine = lambda arm, number: "0" if arm == "cold" else "1"
     assert one(world, "prefix.hits.expected").values["reason"] == "scattered"
 
 
-def test_a_unit_the_profile_does_not_know_is_a_warning(world: Any) -> None:
+def test_a_unit_the_profile_does_not_know_is_a_warning(world: World) -> None:
     assert one(world, "prefix.unit.known").severity is Severity.WARN
     world.profile = replace(world.profile, cache=replace(world.profile.cache, units=(16, 32)))
     assert one(world, "prefix.unit.known").severity is Severity.FAIL
 
 
-def test_a_head_that_the_server_changed_is_named(world: Any) -> None:
+def test_a_head_that_the_server_changed_is_named(world: World) -> None:
     world.hits = lambda arm, number: 0
     world.told_tokens = lambda arm, number: len(world.ids(arm, number)) + 6
     assert one(world, "prefix.hits.expected").values["reason"] == "head_changed"
 
 
-def test_a_head_that_the_echo_shows_changed_is_named(world: Any) -> None:
+def test_a_head_that_the_echo_shows_changed_is_named(world: World) -> None:
     world.hits = lambda arm, number: 0
     world.echo = [9, *world.ids("cold", 5)[1:]]
     assert one(world, "prefix.hits.expected").values["reason"] == "head_changed"
     assert one(world, "prefix.hits.expected").values["echo"] == "differs"
 
 
-def test_prompts_that_the_template_makes_different_share_nothing(world: Any) -> None:
+def test_prompts_that_the_template_makes_different_share_nothing(world: World) -> None:
     honest, world.hits = world.ids, lambda arm, number: 0
     world.ids = lambda arm, number: [100 + ord(arm[-1]), *honest(arm, number)]
     found = one(world, "prefix.hits.expected")
     assert (found.outcome, found.values["reason"]) == (FAIL, "head_changed")
 
 
-def test_prompts_below_one_unit_never_hit(world: Any) -> None:
+def test_prompts_below_one_unit_never_hit(world: World) -> None:
     world.config["cache_hit_alignment_tokens"] = "1536"
     world.hits = lambda arm, number: 0
     found = one(world, "prefix.hits.expected")
     assert (found.outcome, found.values["reason"]) == (FAIL, "below_unit")
 
 
-def test_sparse_retention_may_miss_first_and_must_hit_then(world: Any) -> None:
+def test_sparse_retention_may_miss_first_and_must_hit_then(world: World) -> None:
     world.config |= {"mamba_cache_mode": "align", "prefix_cache_retention_interval": "0"}
     world.hits = only(warm_1=0)
     assert one(world, "prefix.hits.expected").outcome is PASS
@@ -240,7 +248,7 @@ def test_sparse_retention_may_miss_first_and_must_hit_then(world: Any) -> None:
 
 
 @pytest.mark.parametrize("rounds", [1, 4])
-def test_too_few_rounds_prove_nothing(world: Any, rounds: int) -> None:
+def test_too_few_rounds_prove_nothing(world: World, rounds: int) -> None:
     world.rounds = rounds
     found = judged(world)
     assert found["prefix.hits.expected", ""].values["reason"] == "too_few_rounds"
@@ -248,7 +256,7 @@ def test_too_few_rounds_prove_nothing(world: Any, rounds: int) -> None:
     assert UNSURE is found["prefix.hits.expected", ""].outcome is found["prefix.control.zero", ""].outcome
 
 
-def test_one_witness_is_not_enough(world: Any) -> None:
+def test_one_witness_is_not_enough(world: World) -> None:
     world.counted = world.by_source = lambda arm, number: None
     found = judged(world)
     assert (found["prefix.hits.expected", ""].outcome, found["prefix.hits.expected", ""].values["reason"]) == (
@@ -258,18 +266,18 @@ def test_one_witness_is_not_enough(world: Any) -> None:
     assert found["prefix.channels.agree", ""].outcome is UNSURE
 
 
-def test_two_counters_are_witnesses_without_the_answers_count(world: Any) -> None:
+def test_two_counters_are_witnesses_without_the_answers_count(world: World) -> None:
     world.cached = lambda arm, number: None
     assert one(world, "prefix.hits.expected").outcome is PASS
 
 
-def test_failed_requests_decide_nothing(world: Any) -> None:
+def test_failed_requests_decide_nothing(world: World) -> None:
     world.state = lambda arm, number: State.TIMEOUT if (arm, number) == ("warm_2", 3) else State.OK
     found = one(world, "prefix.hits.expected")
     assert (found.outcome, found.values["reason"]) == (UNSURE, "requests_failed")
 
 
-def test_without_token_ids_nothing_is_expected(world: Any) -> None:
+def test_without_token_ids_nothing_is_expected(world: World) -> None:
     world.ids = lambda arm, number: None
     found = judged(world)
     assert found["prefix.hits.expected", ""].values["reason"] == "no_token_ids"
@@ -277,26 +285,55 @@ def test_without_token_ids_nothing_is_expected(world: Any) -> None:
     assert found["prefix.control.zero", ""].outcome is UNSURE
 
 
+@settings(deadline=None, max_examples=40)
+@given(
+    st.sampled_from(["warm_1", "warm_2", "warm_3", "replay"]),
+    st.integers(1, 5),
+    st.integers(0, 71).filter(lambda hit: hit != 64),
+)
+def test_one_request_that_is_not_as_expected_never_passes(arm: str, number: int, hit: int) -> None:
+    world = World()
+    world.hits = lambda a, n: hit if (a, n) == (arm, number) else lawful(a, n)
+    found = one(world, "prefix.hits.expected")
+    assert found.outcome is (FAIL if hit < 64 else UNSURE)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.sets(st.integers(0, 130), max_size=60), st.booleans())
+def test_evidence_that_is_gone_never_makes_it_better(gone: set[int], inert: bool) -> None:
+    world = World()
+    if inert:
+        world.hits = lambda arm, number: 0
+    whole = world.dossier()
+    left = replace(whole, evidence=[e for k, e in enumerate(whole.evidence) if k not in gone])
+    before = {(f.code, f.subject): f.outcome for f in findings(whole)}
+    for finding in findings(left):
+        better = finding.outcome is PASS and before[finding.code, finding.subject] is not PASS
+        assert not better, finding
+    if not gone:
+        assert {(f.code, f.subject): f.outcome for f in findings(left)} == before
+
+
 # gateway ------------------------------------------------------------------------------------------------------------
 
 
-def with_gateway(world: Any, url: str | None = "http://127.0.0.1:8") -> None:
+def with_gateway(world: World, url: str | None = "http://127.0.0.1:8") -> None:
     world.plan = replace(world.plan, service=replace(world.plan.service, gateway_url=url))
     world.more_arms = ("gateway",) if url else ()
 
 
-def test_hits_through_the_gateway(world: Any) -> None:
+def test_hits_through_the_gateway(world: World) -> None:
     with_gateway(world)
     assert one(world, "prefix.gateway.hits").outcome is PASS
 
 
-def test_a_gateway_that_is_not_said_is_not_run(world: Any) -> None:
+def test_a_gateway_that_is_not_said_is_not_run(world: World) -> None:
     with_gateway(world, None)
     assert one(world, "prefix.gateway.hits").outcome is Outcome.NOT_RUN
 
 
 @pytest.mark.parametrize(("more", "reason"), [(0, "unexplained"), (9, "head_changed")])
-def test_a_gateway_that_loses_hits_is_to_blame(world: Any, more: int, reason: str) -> None:
+def test_a_gateway_that_loses_hits_is_to_blame(world: World, more: int, reason: str) -> None:
     with_gateway(world)
     world.hits = only(gateway=0)
     world.told_tokens = lambda arm, number: len(world.ids(arm, number)) + (more if arm == "gateway" else 0)
@@ -306,14 +343,14 @@ def test_a_gateway_that_loses_hits_is_to_blame(world: Any, more: int, reason: st
     assert found["prefix.hits.expected", ""].outcome is PASS
 
 
-def test_a_gateway_is_not_to_blame_for_a_cache_that_is_inert(world: Any) -> None:
+def test_a_gateway_is_not_to_blame_for_a_cache_that_is_inert(world: World) -> None:
     with_gateway(world)
     world.hits = lambda arm, number: 0
     found = one(world, "prefix.gateway.hits")
     assert (found.outcome, found.required, found.values["reason"]) == (UNSURE, False, "no_hits_directly")
 
 
-def test_a_gateway_that_refuses_proves_nothing(world: Any) -> None:
+def test_a_gateway_that_refuses_proves_nothing(world: World) -> None:
     with_gateway(world)
     world.state = lambda arm, number: State.HTTP_ERROR if arm == "gateway" else State.OK
     assert one(world, "prefix.gateway.hits").values["reason"] == "requests_failed"
@@ -324,19 +361,19 @@ def test_a_gateway_that_refuses_proves_nothing(world: Any) -> None:
 
 
 @pytest.mark.parametrize("arm", ["control_head", "control_tools", "cold", "replay"])
-def test_a_false_hit_in_two_witnesses_condemns_the_service(world: Any, arm: str) -> None:
+def test_a_false_hit_in_two_witnesses_condemns_the_service(world: World, arm: str) -> None:
     world.hits = lambda a, number: 80 if (a, number) == (arm, 4) else lawful(a, number)
     found = one(world, "prefix.control.zero")
     assert (found.outcome, found.bearing, found.values["false_hits"]) == (FAIL, Bearing.SERVICE, 1)
 
 
-def test_a_false_hit_in_one_witness_is_inconclusive(world: Any) -> None:
+def test_a_false_hit_in_one_witness_is_inconclusive(world: World) -> None:
     world.cached = lambda arm, number: 48 if arm == "control_head" else world.hits(arm, number)
     found = one(world, "prefix.control.zero")
     assert (found.outcome, found.values["reason"]) == (UNSURE, "one_channel")
 
 
-def test_a_salt_that_is_ignored_does_not_condemn(world: Any) -> None:
+def test_a_salt_that_is_ignored_does_not_condemn(world: World) -> None:
     world.hits = only(control_salt=64)
     found = judged(world)
     assert found["prefix.control.zero", ""].outcome is PASS
@@ -344,7 +381,7 @@ def test_a_salt_that_is_ignored_does_not_condemn(world: Any) -> None:
     assert not found["prefix.control.zero", "salt"].required
 
 
-def test_the_template_itself_may_hit(world: Any) -> None:
+def test_the_template_itself_may_hit(world: World) -> None:
     world.config["cache_hit_alignment_tokens"] = "2"
     world.hits = lambda arm, number: {"cold": 2, "control_head": 2, "control_tools": 2, "control_salt": 0}.get(
         arm, 66 if arm.startswith("warm") else 70
@@ -355,7 +392,7 @@ def test_the_template_itself_may_hit(world: Any) -> None:
 
 
 @pytest.mark.parametrize(("kind", "required"), [("head", True), ("tools", False)])
-def test_a_change_that_never_reached_the_prompt_is_void(world: Any, kind: str, required: bool) -> None:
+def test_a_change_that_never_reached_the_prompt_is_void(world: World, kind: str, required: bool) -> None:
     honest = world.ids
     world.ids = lambda arm, number: honest("cold" if arm == f"control_{kind}" else arm, number)
     world.told_tokens = lambda arm, number: len(world.ids(arm, number))
@@ -371,7 +408,7 @@ def test_a_change_that_never_reached_the_prompt_is_void(world: Any, kind: str, r
 
 
 @pytest.mark.parametrize("dead", ["cached", "counters"])
-def test_a_dead_channel_is_named(world: Any, dead: str) -> None:
+def test_a_dead_channel_is_named(world: World, dead: str) -> None:
     if dead == "cached":
         world.cached = lambda arm, number: 0
     else:
@@ -384,14 +421,14 @@ def test_a_dead_channel_is_named(world: Any, dead: str) -> None:
     assert (hits.outcome, hits.values["reason"]) == (UNSURE, "counter_not_wired")
 
 
-def test_all_counters_at_zero_while_the_clock_shows_reuse(world: Any) -> None:
+def test_all_counters_at_zero_while_the_clock_shows_reuse(world: World) -> None:
     world.hits = lambda arm, number: 0
     world.ttft_ms = lambda arm, number: 800.0 if lawful(arm, number) else 5500.0
     found = one(world, "prefix.hits.expected")
     assert (found.outcome, found.values["reason"]) == (UNSURE, "counter_not_wired")
 
 
-def test_channels_that_differ_a_little_are_named(world: Any) -> None:
+def test_channels_that_differ_a_little_are_named(world: World) -> None:
     world.by_source = lambda arm, number: 48 if (arm, number) == ("warm_1", 2) else world.hits(arm, number)
     found = judged(world)
     assert (found["prefix.channels.agree", ""].outcome, found["prefix.channels.agree", ""].values["reason"]) == (
@@ -401,14 +438,14 @@ def test_channels_that_differ_a_little_are_named(world: Any) -> None:
     assert found["prefix.hits.expected", ""].outcome is PASS
 
 
-def test_other_traffic_spoils_the_window(world: Any) -> None:
+def test_other_traffic_spoils_the_window(world: World) -> None:
     world.foreign = lambda arm, number: 500 if (arm, number) == ("warm_1", 2) else 0
     found = judged(world)
     assert (found["prefix.quiet", ""].outcome, found["prefix.quiet", ""].values["reason"]) == (UNSURE, "other_traffic")
     assert found["prefix.hits.expected", ""].outcome is UNSURE
 
 
-def test_a_restart_spoils_the_window(world: Any) -> None:
+def test_a_restart_spoils_the_window(world: World) -> None:
     world.restart_at = "3-warm_1"
     assert one(world, "prefix.quiet").values["restarts"] == 1
     assert one(world, "prefix.quiet").outcome is UNSURE
@@ -417,14 +454,14 @@ def test_a_restart_spoils_the_window(world: Any) -> None:
 # latency -------------------------------------------------------------------------------------------------------------
 
 
-def test_latency_effect_has_its_interval(world: Any) -> None:
+def test_latency_effect_has_its_interval(world: World) -> None:
     found = one(world, "prefix.latency.effect")
     assert found.values["pairs"] == 20
     assert found.values["ttft_ms_saved"] == 60.0
     assert found.values["ttft_ms_saved_low"] == 60.0
 
 
-def test_hits_without_an_effect_are_inconclusive(world: Any) -> None:
+def test_hits_without_an_effect_are_inconclusive(world: World) -> None:
     world.ttft_ms = lambda arm, number: 100.0 + number
     found = one(world, "prefix.latency.effect")
     assert (found.outcome, found.values["reason"]) == (UNSURE, "no_effect_seen")
@@ -432,7 +469,7 @@ def test_hits_without_an_effect_are_inconclusive(world: Any) -> None:
 
 
 @pytest.mark.parametrize(("queue_ms", "bound_by"), [(1.0, "outside_engine"), (90.0, "queue")])
-def test_a_named_bottleneck_elsewhere_is_a_reason(world: Any, queue_ms: float, bound_by: str) -> None:
+def test_a_named_bottleneck_elsewhere_is_a_reason(world: World, queue_ms: float, bound_by: str) -> None:
     world.ttft_ms = lambda arm, number: 100.0 + number
     world.prefill_ms = lambda arm, number: 5.0 if lawful(arm, number) else 50.0
     world.queue_ms = queue_ms
@@ -444,28 +481,28 @@ def test_a_named_bottleneck_elsewhere_is_a_reason(world: Any, queue_ms: float, b
 # answers -------------------------------------------------------------------------------------------------------------
 
 
-def test_wrong_answers_out_of_the_cache_condemn_the_service(world: Any) -> None:
+def test_wrong_answers_out_of_the_cache_condemn_the_service(world: World) -> None:
     honest = world.said
     world.said = lambda arm, number: "nothing" if lawful(arm, number) else honest(arm, number)
     found = one(world, "prefix.output.same")
     assert (found.outcome, found.bearing, found.values["reason"]) == (FAIL, Bearing.SERVICE, "wrong_out_of_cache")
 
 
-def test_another_prompts_value_condemns_the_service(world: Any) -> None:
+def test_another_prompts_value_condemns_the_service(world: World) -> None:
     honest = world.said
     world.said = lambda arm, number: honest("cold", number) if arm == "control_head" else honest(arm, number)
     found = one(world, "prefix.output.same")
     assert (found.outcome, found.values["reason"]) == (FAIL, "other_prompts_value")
 
 
-def test_one_wrong_answer_is_inconclusive(world: Any) -> None:
+def test_one_wrong_answer_is_inconclusive(world: World) -> None:
     honest = world.said
     world.said = lambda arm, number: "?" if (arm, number) == ("warm_2", 2) else honest(arm, number)
     found = one(world, "prefix.output.same")
     assert (found.outcome, found.required) == (UNSURE, True)
 
 
-def test_a_model_that_cannot_recall_settles_nothing_and_is_not_required(world: Any) -> None:
+def test_a_model_that_cannot_recall_settles_nothing_and_is_not_required(world: World) -> None:
     world.said = lambda arm, number: "I do not know."
     found = one(world, "prefix.output.same")
     assert (found.outcome, found.required, found.values["reason"]) == (UNSURE, False, "model_cannot_recall")

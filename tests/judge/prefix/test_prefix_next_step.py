@@ -1,6 +1,6 @@
 """The unit and the prompt's length."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from signoff.judge.prefix.next_step import measured_unit, next_length, prompt_tokens
@@ -11,6 +11,7 @@ def replayed(tokens: int, unit: int, drop: bool = False) -> int:
     return max(0, hit - unit) if drop else hit
 
 
+@settings(deadline=None)
 @given(st.integers(16, 12_000), st.integers(-3, 3))
 def test_the_ladder_finds_any_unit(unit: int, noise: int) -> None:
     pairs: list[tuple[int, int]] = []
@@ -38,6 +39,7 @@ def test_hits_that_no_unit_explains_tell_none() -> None:
     assert measured_unit([(1000, 960)]) is None
 
 
+@settings(deadline=None)
 @given(st.integers(1, 20_000), st.one_of(st.none(), st.integers(1, 200_000)))
 def test_prompts_end_in_the_middle_of_a_unit(unit: int, asked: int | None) -> None:
     wanted = prompt_tokens(unit, asked, None, 16)
@@ -46,6 +48,7 @@ def test_prompts_end_in_the_middle_of_a_unit(unit: int, asked: int | None) -> No
     assert wanted + unit > min(asked or 1024, wanted + unit - 1)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 5_000), st.integers(64, 8_000))
 def test_prompts_stay_inside_the_window(unit: int, window: int) -> None:
     wanted = prompt_tokens(unit, None, window, 16)

@@ -81,9 +81,8 @@ ENTRIES: tuple[Entry, ...] = (
             Outcome.FAIL: "Follow the reason {reason}: compare two request bodies from the front, read the resolved "
             "cache "
             "options, size the pool for the working set; then repeat the prefix gate.",
-            Outcome.INCONCLUSIVE: "Start the server with --enable-prompt-tokens-details, keep it free of other "
-            "traffic, and "
-            "repeat at least {rounds_min} rounds.",
+            Outcome.INCONCLUSIVE: "Settle the reason {reason}: two witnesses of hits (--enable-prompt-tokens-details "
+            "and counters that move), token ids from /tokenize, no other traffic, at least {rounds_min} rounds.",
         },
     ),
     Entry(

@@ -133,8 +133,10 @@ class View(Struct, frozen=True, kw_only=True):
         return [t for t in self.trials if t.arm in arms]
 
     def cite(self, trials: Sequence[Trial], most: int = 12) -> tuple[str, ...]:
-        """Citations of the records and scrapes behind `trials`."""
-        return tuple(f"record:{t.record.id}" for t in trials[:most])
+        """Citations of the records behind `trials`, and of the first one's token ids and scrapes."""
+        first = trials[0].record.id if trials else ""
+        cards = [e for e in (*self.tokens, *self.scrapes) if e.digest and e.conditions.get("record") == first and first]
+        return (*(f"record:{t.record.id}" for t in trials[:most]), *(f"sha256:{e.digest}" for e in cards))
 
 
 def read_view(dossier: Dossier) -> View:

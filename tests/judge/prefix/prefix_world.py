@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-import pytest
 
 from signoff.core.codec import digest
 from signoff.core.dossier import Dossier
@@ -258,8 +257,3 @@ def prompt_ids(arm: str, number: int) -> list[int]:
 
 def needle(arm: str, number: int) -> str:
     return str(50_000 + 10 * number + (5 if arm == "control_head" else 0))
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
