@@ -4,6 +4,8 @@ Kinds: `nvidia_smi`, `topology`, `scrape`, `stream`, `answer`, `request`, `recor
 `json`, `log`, `text`.
 """
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -40,6 +42,8 @@ class CaseFile(Struct, frozen=True, kw_only=True):
     answer: Answer | None = None
     body: Any = None
     """The decoded JSON of `answer`, `request`, `tools` and `json`."""
+    silence_s: float = 0.0
+    """Longest pause between two events of a stream whose lines carry times."""
     records: tuple[dict[str, Any], ...] = ()
     """Objects of a JSON-lines file."""
 
@@ -50,6 +54,8 @@ _LAUNCH = re2.compile(
     r"(?m)^(?:[^\n]*[\s/])?(?:vllm serve |(?:docker|podman|nerdctl) (?:container )?run |python3? -m (?:vllm|sglang)\.|"
     r"sglang serve )|^\s*(?:containers|services):\s*$|^apiVersion: "
 )
+_STAMP = r"(?m)^\[?(?:t=|\+)?((?:\d+:)*\d+(?:\.\d+)?)\s?s?\]?:?\s+data:\s?([^\n]*)"
+_STAMPED, _STAMPED_BYTES = re2.compile(_STAMP), re2.compile(_STAMP.encode())
 _COMMENT = re2.compile(rb"(?m)^\s*#[^\n]*")
 _LOGGED = re2.compile(r"(?m)^(?:\(\w[^()\n]*pid=\d+|(?:INFO|WARNING|ERROR) \d\d-\d\d |(?:INFO|WARNING|ERROR):\s)")
 
@@ -62,6 +68,10 @@ def read_case_file(name: str, raw: bytes) -> CaseFile:
         found = _json(name, raw, head)
         if found is not None:
             return found
+    stamped = _STAMPED.findall(head)
+    if len(stamped) >= 2 and not _streamed(head):
+        raw = b"".join(b"data: " + match[2] + b"\n\n" for match in _STAMPED_BYTES.finditer(raw[:JSON_BYTES_MAX]))
+        return CaseFile(name=name, kind="stream", text=head, answer=read_stream(raw), silence_s=_silence(stamped))
     if _streamed(head):
         answer = read_anthropic(raw) if is_anthropic(head) else read_stream(raw)
         return CaseFile(name=name, kind="stream", text=head, answer=answer)
@@ -91,6 +101,18 @@ def _text(name: str, raw: bytes, head: str, logged: bool) -> CaseFile:
     return CaseFile(
         name=name, kind=kind, text=head, log=log, smi=smi, topology=topology, launch=launch, benchmark=benchmark
     )
+
+
+def _silence(stamps: Sequence[tuple[str, str]]) -> float:
+    """The longest step between stamps, seconds or clock times."""
+    at = []
+    for stamp, _ in stamps:
+        parts = stamp.split(":")
+        try:
+            at.append(sum(float(part) * 60**power for power, part in enumerate(reversed(parts))))
+        except ValueError:
+            continue
+    return max((b - a for a, b in pairwise(at)), default=0.0)
 
 
 def _streamed(head: str) -> bool:

@@ -47,7 +47,7 @@ _INTERESTING = re2.compile(
             OTHERS,
             REFUSED,
             MARKERS,
-            r'^  File "',
+            r'(?:^|pid=\d+\)) +File "',
             *(rule.pattern for rule in RULES if rule.scan),
         )
     ).encode(),

@@ -12,6 +12,7 @@ SERVING: tuple[Rule, ...] = (
         "illegal_access",
         r"an illegal memory access was encountered|cudaErrorIllegalAddress|device-side assert|misaligned address|"
         r"an illegal instruction was encountered|unspecified launch failure|cudaErrorLaunchFailure|"
+        r"Failed: Cuda error|terminate called after throwing|"
         r"CUDA error: (?:invalid (?:program counter|argument|configuration argument)|launch timed out)|"
         r"[Ww]arp (?:illegal|out-of-range)|CUBLAS_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR)|"
         r"Fatal Python error: Segmentation fault|SIGSEGV|exit code: -(?:11|6|7)\b",
@@ -117,6 +118,27 @@ SERVING: tuple[Rule, ...] = (
         _GATEWAY,
         "The gateway gave up or was cut off between the caller and the engine.",
     ),
+    failure(
+        "gateway_size",
+        r"client intended to send too large body|413 Request Entity Too Large|413 Payload Too Large",
+        _GATEWAY,
+        "The gateway refuses bodies as long as these prompts.",
+        Phase.LONG_INPUT,
+    ),
+    weakness(
+        "preempted",
+        r"is preempted (?:by|in) PreemptionMode|Preempting request |total_num_cumulative_preemption=(?P<count>\d+)",
+        "A request lost its cache and is prefilled again: the cache does not hold what runs.",
+        Cause.CONCURRENCY,
+        Phase.CONCURRENCY,
+    ),
+    weakness(
+        "transfer_expired",
+        r"Releasing expired KV blocks",
+        "Blocks kept for another instance were never fetched: transfer or decode side is behind.",
+        _SOAK,
+        Phase.SOAK,
+    ),
     weakness(
         "retry",
         r"Retrying request to \S+|[Rr]etrying[^\n]*(?:attempt|in [\d.]+ s)[^\n]*|openai\.APITimeoutError|"
@@ -156,7 +178,8 @@ ENVELOPES: tuple[Rule, ...] = (
     envelope(
         "engine_dead",
         r"EngineDeadError|EngineCore encountered an issue|AsyncLLM output_handler failed|Engine core process \S* ?died|"
-        r"engine core exited unexpectedly|Engine is dead|AsyncEngineDeadError|Background loop (?:is|has)",
+        r"engine core exited unexpectedly|failed \(engine dead\)|Engine background task failed|"
+        r"Engine is dead|AsyncEngineDeadError|Background loop (?:is|has)",
         "The engine is gone; the reason stands before it.",
     ),
     envelope(

@@ -73,7 +73,7 @@ _PREFIX = re2.compile(
     rb"(?:(?P<stamp>\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d+)?\s*)?(?:\[[^\]\s]{1,120}\]|[\w./-]{1,120}:\d+\])",
     options(8),
 )
-_PROCESS = re2.compile(rb"\((?P<process>[A-Za-z][\w.-]*)[^()\n]{0,60}\bpid=\d+[^()\n]{0,60}\)\s*", options(8))
+_PROCESS = re2.compile(rb"\((?P<process>[A-Za-z][\w.-]*)[^()\n]{0,60}\bpid=\d+[^()\n]{0,60}\)\s?", options(8))
 _OTHER_LEVEL = re2.compile(
     rb"\b(?P<level>WARNING|ERROR|CRITICAL|FATAL|WARN|INFO|DEBUG)\b[:\]\s]|\[(?P<glog>[EWF])\d{3,4} |"
     rb"\[(?P<nginx>error|warn|crit|alert|emerg)\]",

@@ -18,8 +18,11 @@ _WINDOW = re2.compile(r"(?i)maximum (?:context|input|model) length|max_model_len
 _TOOLS_OFF = re2.compile(r"(?i)tool choice requires|enable-auto-tool-choice|tool-call-parser")
 _DEAD = re2.compile(r"(?i)EngineCore encountered an issue|EngineDeadError|engine is dead|Internal server error|"
                     r"connection (?:reset|aborted)|APIConnectionError")  # fmt: skip
+_UNSUPPORTED = re2.compile(r"UnsupportedParams|drop_params|does not support param")
 _BUSY = re2.compile(r"(?i)currently busy|queue|overload|rate limit|too many requests|backlog")
 _TIMEOUT = re2.compile(r"(?i)timed? ?out|timeout")
+SILENCE_S = 15.0
+"""A pause inside a stream that callers take for a hang."""
 _REPEATS_MIN, _LONG_PROMPT_TOKENS = 40, 32_000
 
 
@@ -70,6 +73,9 @@ def _faults(case: Case, file: CaseFile, answer: Answer, schemas: dict[str, dict[
         what = "a tool call was generated and not parsed" if tool else "control text of the chat format leaked"
         out.append(parser_fault("markers", file, part, f"Raw markers in {where}: {what}."))
     out += _calls(file, answer, schemas)
+    if file.silence_s >= SILENCE_S and answer.calls and not out:
+        why = f"The stream is silent for {file.silence_s:.0f} s and then holds the call whole: the parser held it back."
+        out.append(parser_fault("call_held", file, '"tool_calls"', why, 76))
     garbage = _garbage(answer)
     if garbage:
         prompt = (answer.usage.prompt_tokens if answer.usage else 0) or 0
@@ -117,6 +123,9 @@ def _error(file: CaseFile, answer: Answer) -> list[Clue]:
     if _TOOLS_OFF.search(answer.error):
         why = "The server was launched without a tool parser, so every request with tools is refused."
         return [failing("tool_choice_off", _PARSER, _AGENT, VerdictName.REWORK, 92, *place, why)]
+    if _UNSUPPORTED.search(answer.error):
+        why = "The gateway does not pass a parameter that the engine knows."
+        return [failing("request_field", Cause.GATEWAY, _AGENT, _LIMITED, 72, *place, why)]
     if _WINDOW.search(answer.error):
         why = "The caller asked for more than the window holds, and the server refused rightly."
         return [failing("client_bad_request", Cause.CLIENT, Phase.LONG_INPUT, VerdictName.GO, 80, *place, why)]

@@ -5,6 +5,7 @@ from itertools import pairwise
 import re2
 
 from signoff.core.words import Cause, Phase, VerdictName
+from signoff.judge.lean.callers import seconds_of
 from signoff.judge.lean.case import Case
 from signoff.judge.lean.clue import Clue, failing, harmless, line_with
 from signoff.read.case_file import CaseFile
@@ -53,6 +54,15 @@ def _statistics(file: CaseFile) -> list[Clue]:
         _, text = _row(file, worst.line)
         weight = 82 if len(queued) > 1 else 60
         return [failing(kind, _CONC, Phase.CONCURRENCY, _SCALE, weight, file.name, worst.line, text, why)]
+    full = [row for row in rows if row.running in (1, 2) and (row.kv_perc or 0) >= 95]
+    if full and len(full) * 2 >= len(rows):
+        _, text = _row(file, full[-1].line)
+        why = "One or two requests alone fill the cache: their length, not their number, is the bound."
+        args = (Cause.LONG_INPUT, Phase.LONG_INPUT, _SCALE, 58, file.name, full[-1].line, text, why)
+        return [failing("kv_one_request", *args)]
+    slower = _slower(file, rows)
+    if slower:
+        return slower
     preempted = [row for row in rows if (row.preemptions or 0) > 0]
     if preempted:
         last = preempted[-1]
@@ -90,6 +100,25 @@ def _leak(file: CaseFile, rows: tuple[StatsLine, ...]) -> list[Clue]:
         _, text = _row(file, stuck[-1].line)
         why = "Requests run and no token is made for three lines in a row: the engine hangs."
         return [failing("hang", _SOAK, Phase.SOAK, _REWORK, 78, file.name, stuck[-1].line, text, why)]
+    return []
+
+
+def _slower(file: CaseFile, rows: tuple[StatsLine, ...]) -> list[Clue]:
+    """The same load, fewer tokens, over half an hour and more."""
+    busy = [row for row in rows if row.running > 0 and row.generation_tokens_per_s]
+    first, last = (seconds_of(busy[0].stamp), seconds_of(busy[-1].stamp)) if len(busy) >= 6 else (None, None)
+    if first is None or last is None or last - first < 1800:
+        return []
+    third = len(busy) // 3
+    rates = [
+        [(row.generation_tokens_per_s or 0) / row.running for row in part] for part in (busy[:third], busy[-third:])
+    ]
+    loads = [sum(row.running for row in part) / third for part in (busy[:third], busy[-third:])]
+    before, after = (sum(part) / third for part in rates)
+    if after < before / 2 and loads[1] <= loads[0] * 1.3:
+        _, text = _row(file, busy[-1].line)
+        why = f"A request gets {after:.1f} tokens/s after {before:.1f} at the start, under the same load."
+        return [failing("degrading", _SOAK, Phase.SOAK, _REWORK, 60, file.name, busy[-1].line, text, why)]
     return []
 
 
@@ -190,8 +219,24 @@ def _benchmark(file: CaseFile) -> list[Clue]:
 
 
 _GROWTH = re2.compile(r"(?i)(?:anon\w*|rss|heap|private|pss)[^\n+]{0,60}\+(?P<n>[\d.]+) ?(?P<unit>[KMG]i?B)")
-_RSS_ROW = re2.compile(r"(?i)(?:rss|memory|mem_used|resident)\w*[ =:]+(?P<n>[\d.]+) ?(?P<unit>[KMG]i?B)?")
+_RSS_ROW = re2.compile(r"(?i)(?:rss|memory|mem_used|resident)\w*[\" =:]+(?P<n>[\d.]+) ?(?P<unit>[KMG]i?B)?")
 _UNITS = {"k": 1 / 1024, "m": 1.0, "g": 1024.0}
+
+
+def _column(head: str) -> list[tuple[float, str]]:
+    """A column of resident sizes in a table with a header, commas or blanks between."""
+    rows = [row.replace(",", " ").replace("\t", " ").split() for row in head.split("\n")[:10_000] if row.strip()]
+    names = [name.lower() for name in rows[0]] if rows else []
+    at = next((i for i, name in enumerate(names) if "rss" in name or "anon" in name), None)
+    if at is None:
+        return []
+    out = []
+    for row in rows[1:]:
+        try:
+            out.append((float(row[at]), row[at]))
+        except (IndexError, ValueError):
+            continue
+    return out
 
 
 def _memory(case: Case) -> list[Clue]:
@@ -210,6 +255,7 @@ def _memory(case: Case) -> list[Clue]:
         for found in _RSS_ROW.finditer(head):
             unit = (found["unit"] or "MB")[0].lower()
             sizes.append((float(found["n"].strip(".") or 0) * _UNITS[unit], found[0]))
+        sizes = sizes if len(sizes) >= 3 else _column(head)
         rising = all(b[0] >= a[0] for a, b in pairwise(sizes))
         if len(sizes) >= 3 and rising and sizes[-1][0] > sizes[0][0] * 1.15:
             line, text = line_with(head, sizes[-1][1])

@@ -72,6 +72,8 @@ _WEIGHTS = {
     "start_timeout": 85,
 }
 _WEAK_WEIGHTS = {
+    "preempted": 58,
+    "transfer_expired": 30,
     "window_reduced": 62,
     "state_slots_capped": 70,
     "prefix_off": 60,

@@ -78,6 +78,8 @@ def _losses(inner: CaseFile, outer: CaseFile, one: Answer, two: Answer) -> list[
         line, text = line_with(file.text, part)
         out.append(failing(kind, _GATEWAY, _AGENT, _LIMITED, weight, file.name, line, text, why))
 
+    if outer.silence_s >= 5 and outer.silence_s > 3 * max(inner.silence_s, 0.5):
+        lost("buffered", outer, "data:", f"The gateway holds the stream back for {outer.silence_s:.0f} s.", 80)
     if two.error and not one.error:
         lost("gateway_error", outer, '"error"', "The engine answered and the gateway returns an error.")
         return out

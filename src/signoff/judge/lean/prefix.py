@@ -40,6 +40,12 @@ def _flags(case: Case) -> list[Clue]:
     """Off in the running engine, whatever the flags say."""
     file, launch = case.launch()
     out: list[Clue] = []
+    for log in case.of("log"):
+        rows = [row for row in log.log.stats if (row.prompt_tokens_per_s or 0) > 1000 and row.hit_perc is not None]
+        if len(rows) >= 4 and all((row.hit_perc or 0) < 1 for row in rows) and log.log.prefix_caching is not False:
+            why = "Prompts are prefilled all the time and none hits the cache."
+            place = (log.name, rows[-1].line, line_with(log.text, "hit rate")[1], why)
+            out.append(failing("no_hits", _PREFIX, _PHASE, _LIMITED, 30, *place))
     for key in ("no-enable-prefix-caching", "disable-radix-cache", "no-prefix-caching"):
         if key in launch.flags and file is not None and file.kind == "launch":
             line, text = line_with(file.text, key)
@@ -88,10 +94,19 @@ def _scrapes(case: Case) -> list[Clue]:
             clue = Clue(kind="sample_small", phase=_PHASE, verdict=VerdictName.INCOMPLETE, file=file.name, line=line,
                         text=text, why=why, severity=Severity.INFO)  # fmt: skip
             out.append(clue)
+        elif queries >= 5 * QUERIES_MIN and hits < 0.3 * queries and _engines(scrape) >= 4:
+            why = (
+                f"{hits / queries:.0%} of tokens hit over {_engines(scrape)} engines: sessions do not return to theirs."
+            )
+            out.append(failing("scattered", _PREFIX, _PHASE, _LIMITED, 35, file.name, line, text, why))
         else:
             why = f"{hits / max(queries, 1):.0%} of queried tokens hit."
             out.append(harmless("hits", _PHASE, file.name, line, text, why))
     return out
+
+
+def _engines(scrape: Scrape) -> int:
+    return sum(key.startswith("vllm:prefix_cache_queries_total{") for key in scrape.series)
 
 
 _TTFTS = re2.compile(r"(?i)ttft\w*[^\n\d]{0,20}(?P<s>\d+(?:\.\d+)?)\s*(?P<unit>ms|s)?")
