@@ -2,13 +2,18 @@ import re
 import string
 from pathlib import Path
 
+import msgspec
 import pytest
 from report_sample import dossier, judgement
 
 import signoff.report
-from signoff.core.verdict import VerdictName
-from signoff.core.words import Cause, Gate, Outcome, Phase, Scope, Severity
+from signoff.core.finding import Finding
+from signoff.core.words import Bearing, Cause, Gate, Outcome, Phase, Scope, Severity, VerdictName
+from signoff.judge import catalogue
+from signoff.judge.catalogue import ALL
+from signoff.judge.catalogue.entry import DEFAULTS
 from signoff.report.files import LANGUAGES, render
+from signoff.report.sentences import TRANSLATED, Sentences, translations
 from signoff.report.view import view
 from signoff.report.words import TABLES
 
@@ -65,3 +70,44 @@ def test_a_page_in_another_language_says_what_it_could_not_translate(lang: str) 
     assert f'<html lang="{lang}">' in page
     assert seen.word in page
     assert "untranslated" not in [banner.kind for banner in view(dossier(), judgement()).banners]
+
+
+TEMPLATES = {
+    text for entry in ALL for text in (entry.title, *entry.sentences.values(), *entry.next_step.values())
+} | set(DEFAULTS.values())
+
+
+@pytest.mark.parametrize("lang", TRANSLATED)
+def test_a_translated_sentence_has_the_places_of_its_english(lang: str) -> None:
+    for english, text in translations(lang).items():
+        assert places(text) == places(english), english
+        assert text.strip(), english
+
+
+@pytest.mark.parametrize("lang", TRANSLATED)
+def test_most_sentences_are_translated(lang: str) -> None:
+    """Those that are not stay English, and the page counts them."""
+    assert len(TEMPLATES & set(translations(lang))) / len(TEMPLATES) > 0.7
+
+
+def test_both_chinese_tables_translate_the_same() -> None:
+    assert set(translations("zh-Hant")) == set(translations("zh-Hans"))
+
+
+@pytest.mark.parametrize("lang", TRANSLATED)
+def test_a_translated_finding_is_told_in_its_language_everywhere(lang: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = catalogue.CATALOGUE["run.whole.finished"]
+    finding = Finding(
+        code=known.code, gate=Gate.ENVIRONMENT, outcome=Outcome.NOT_RUN, bearing=Bearing.EVIDENCE,
+        values={"stopped": "interrupted"},
+    )  # fmt: skip
+    told = Sentences(lang)
+    assert "interrupted" in told.sentence(finding)
+    assert told.sentence(finding) != told.english(finding)
+    assert told.next_step(finding) != catalogue.next_step(finding)
+    assert told.title(finding.code) != known.title
+    assert told.untranslated == 0
+    changed = msgspec.structs.replace(known, sentences={Outcome.NOT_RUN: "It stopped, newly said: {stopped}."})
+    monkeypatch.setitem(catalogue.CATALOGUE, known.code, changed)
+    assert told.sentence(finding) == "It stopped, newly said: interrupted.", "an old translation is not shown"
+    assert told.untranslated == 1

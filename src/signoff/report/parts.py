@@ -52,6 +52,7 @@ class FindingView(Struct, frozen=True, kw_only=True):
     sentence: str
     english: str
     next_step: str
+    english_step: str
     cause: str
     phase: str
     rows: tuple[Row, ...]

@@ -12,7 +12,6 @@ from signoff.core.evidence import Value
 from signoff.core.finding import Finding
 from signoff.core.verdict import EXIT_CODES, Reason, Verdict
 from signoff.core.words import Gate, Outcome, VerdictName
-from signoff.judge.catalogue import CATALOGUE
 from signoff.judge.checklist import ITEMS
 from signoff.judge.judgement import Judgement
 from signoff.report import evidence_view, tables
@@ -98,6 +97,8 @@ def view(dossier: Dossier, judgement: Judgement, lang: str = "en") -> View:
     run = tuple(one for one in shown[Gate.ENVIRONMENT] if one.finding.code.startswith("run."))
     shown[Gate.ENVIRONMENT] = tuple(one for one in shown[Gate.ENVIRONMENT] if one not in run)
     flat = [*(one for gate in Gate for one in shown[gate]), *run]
+    told_by_english = {f.english: f.sentence for f in flat}
+    steps = {f.english_step: f.next_step for f in flat}
     return View(
         lang=lang,
         words=word,
@@ -124,9 +125,9 @@ def view(dossier: Dossier, judgement: Judgement, lang: str = "en") -> View:
         gates=tuple(_gate(gate, shown[gate], dossier, verdict, word) for gate in Gate),
         run=run,
         timeline=timeline(dossier),
-        checklist=_checklist(verdict, word),
+        checklist=_checklist(verdict, word, told_by_english),
         conditions=tuple(_condition(condition, word) for condition in verdict.conditions),
-        would_change=verdict.would_change,
+        would_change=tuple(dict.fromkeys(steps.get(step, step) for step in verdict.would_change)),
         evidence=evidence_view.observed(dossier, word),
         missing=evidence_view.missing(dossier, word),
         about=_about(dossier, judgement, word),
@@ -206,11 +207,12 @@ def _findings(
 
 
 def _finding(finding: Finding, word: Mapping[str, str], sentences: Sentences) -> FindingView:
+    english = Sentences("en")
     warned = finding.outcome == Outcome.PASS and finding.severity == "warn"
     return FindingView(
         finding=finding,
         anchor=tables.anchor(finding),
-        title=CATALOGUE[finding.code].title if finding.code in CATALOGUE else finding.code,
+        title=sentences.title(finding.code),
         outcome=finding.outcome,
         tone="warn" if warned else str(finding.outcome),
         outcome_word=word[f"outcome.{finding.outcome}"],
@@ -218,6 +220,7 @@ def _finding(finding: Finding, word: Mapping[str, str], sentences: Sentences) ->
         sentence=sentences.sentence(finding),
         english=sentences.english(finding),
         next_step=sentences.next_step(finding),
+        english_step=english.next_step(finding),
         cause=word[f"cause.{finding.cause}"] if finding.cause != "none" else "",
         phase=word[f"phase.{finding.phase}"] if finding.phase != "na" else "",
         rows=_measured(finding),
@@ -286,7 +289,8 @@ def _gate(
     )
 
 
-def _checklist(verdict: Verdict, word: Mapping[str, str]) -> Table:
+def _checklist(verdict: Verdict, word: Mapping[str, str], told: Mapping[str, str]) -> Table:
+    """The thirteen items; `told` is what an English sentence says in this language."""
     heads = ("item", "outcome", "result", "time", "reviewer")
     rows = tuple(
         (
@@ -295,7 +299,7 @@ def _checklist(verdict: Verdict, word: Mapping[str, str]) -> Table:
                 note=line.condition.removeprefix(ITEMS[line.item]).strip(" ()"),
             ),
             Cell(text=word[f"outcome.{line.outcome}"], tone=str(line.outcome)),
-            Cell(text=line.result or MISSING),
+            Cell(text=told.get(line.result, line.result) or MISSING),
             Cell(text=_utc(line.time or MISSING), fixed=True),
             Cell(text=line.reviewer or MISSING),
         )
