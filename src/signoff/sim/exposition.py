@@ -51,7 +51,7 @@ class Family:
         shown = self.name + "_total" if self.kind == "counter" else self.name
         made = [f"# HELP {shown} {self.says}", f"# TYPE {shown} {self.kind}"]
         made += [_series(shown, pairs, value) for pairs, value in self.values.items()]
-        if self.kind == "counter":
+        if self.kind == "counter" and self.created:
             made += created_lines(self.name, self.says, self.created)
         return made
 

@@ -111,6 +111,9 @@ class Service:
 
     def _post(self, incoming: Incoming, reply: Reply) -> None:
         try:
+            if incoming.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+                says = "1 validation error:\n  Unsupported Media Type: Only 'application/json' is allowed"
+                raise Refusal(says, kind="Bad Request")
             if incoming.path == "/tokenize":
                 reply.send(200, self._tokenize(incoming.body))
             elif incoming.path == "/detokenize":
