@@ -101,8 +101,10 @@ def plan_of(profile: str, nodes: Sequence[Node], simulated: bool) -> Plan:
 
 def launch_log(folder: Path, faults: Sequence[str], host: Host | None = None) -> bytes:
     settings, own = launched(list(faults))
+    host = host or own
+    settings = replace(settings, version=host.wheels["vllm"])
     path = folder / "launch.log"
-    log = LaunchLog(path, settings, host or own, pid=PID, port=PORT)
+    log = LaunchLog(path, settings, host, pid=PID, port=PORT)
     log.launch()
     log.close()
     return path.read_bytes()

@@ -12,6 +12,7 @@ from signoff.core.words import Bearing, Cause, Outcome, Severity, VerdictName
 from signoff.judge.decide import decide
 from signoff.judge.environment import findings
 from signoff.run.profiles import load_profile
+from signoff.sim.host import Host
 
 PASS, FAIL, UNCLEAR = Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE
 
@@ -174,6 +175,30 @@ def test_an_addition_is_listed(tmp_path: Path) -> None:
     found = case.findings()["environment.launch.added"]
     assert "--prefix-match-unit 128" in str(found.values["options"])
     assert case.outcomes()["environment.launch.recipe"] is PASS
+
+
+def branch_build(host: Host) -> Host:
+    return replace(host, wheels={**host.wheels, "vllm": "0.1.dev18027+g1a2b3c4"})
+
+
+def test_a_branch_build_in_the_recipes_image_passes_with_its_build_string(tmp_path: Path) -> None:
+    found = case_of(tmp_path, change=branch_build).findings()["environment.chain.vllm_build"]
+    assert (found.outcome, found.severity) == (PASS, Severity.WARN)
+    assert found.values["build"] == "0.1.dev18027+g1a2b3c4"
+
+
+def test_a_branch_build_elsewhere_is_not_proved(tmp_path: Path) -> None:
+    case = case_of(tmp_path, change=lambda h: branch_build(replace(h, image="own/vllm:latest")))
+    assert case.outcomes()["environment.chain.vllm_build"] is UNCLEAR
+
+
+def test_a_toolkit_ahead_of_the_driver_is_warned_of(tmp_path: Path) -> None:
+    def ahead(host: Host) -> Host:
+        return replace(host, toolkit="13.3.0", environment={**host.environment, "CUDA_VERSION": "13.3.0"})
+
+    found = case_of(tmp_path, change=ahead).findings()["environment.chain.cuda_runtime"]
+    assert (found.outcome, found.severity) == (PASS, Severity.WARN)
+    assert (found.values["toolkit"], found.values["driver_cuda"]) == ("13.3.0", "13.0")
 
 
 # Other platforms -----------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from signoff.core.profile import Link
 from signoff.core.words import Bearing, Outcome
 from signoff.judge.environment.links import ITEM_HOST, ITEM_IMAGE, judged, not_accelerated
 from signoff.judge.environment.scene import NodeView, Scene, about, reading, weigh
-from signoff.judge.environment.versions import at_least, base, local
+from signoff.judge.environment.versions import at_least, base, is_untagged, local
 from signoff.read.probe import Reading
 
 SAME_START_S = 2.0
@@ -70,9 +70,12 @@ def vllm_build(scene: Scene, view: NodeView, link: Link) -> Finding:
         said.append(reading("launch log", entry.source, entry.log.version))
     seen = weigh([reading(r.source, f"{r.how} ({r.value})", base(r.value)) for r in said], fact.missing)
     least = link.demand.get("at_least")
-    low = [v for v in seen.distinct if least is not None and not at_least(v, str(least))]
+    untagged = any(is_untagged(r.value) for r in said)
+    low = [v for v in seen.distinct if least is not None and not untagged and not at_least(v, str(least))]
     wrong = f"vLLM {low[0]} is older than {least}" if low else ""
     unclear = ""
+    if untagged and least is not None and not _recipe_image(scene, view):
+        unclear = f"a branch build, whose number cannot be compared with {least}, outside the recipe's image"
     if link.demand.get("platform") == "cpu":
         marks = _cpu_marks(view, said)
         if len({r.source for r in marks}) < link.sources:
@@ -80,10 +83,18 @@ def vllm_build(scene: Scene, view: NodeView, link: Link) -> Finding:
         values: dict[str, Value] = {"cpu_marks": "; ".join(f"{r.how}: {r.value}" for r in marks)[:600] or None}
     else:
         values = {}
-        unclear = not_accelerated(view)
+        unclear = not_accelerated(view) or unclear
     # What a server answers and logs is a claim; what is installed where its process runs must be seen too.
     unclear = view.blind or unclear
-    return judged(link, view, seen, wrong, unclear=unclear, items=(ITEM_IMAGE,), values=values)
+    builds = dict.fromkeys(r.value for r in said if r.value != base(r.value))
+    values["build"] = ", ".join(builds) or None
+    return judged(link, view, seen, wrong, unclear=unclear, items=(ITEM_IMAGE,), values=values, warn=untagged)
+
+
+def _recipe_image(scene: Scene, view: NodeView) -> bool:
+    """Whether the container runs the image that the profile names, at a digest."""
+    wanted = next((link for link in scene.profile.chain if link.name == "image" and "equals" in link.demand), None)
+    return wanted is not None and image(scene, view, wanted).outcome is Outcome.PASS
 
 
 def _cpu_marks(view: NodeView, said: list[Reading]) -> list[Reading]:

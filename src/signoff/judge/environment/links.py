@@ -21,6 +21,7 @@ from signoff.judge.environment.versions import (
     driver_floor,
     local,
     major,
+    numbers,
 )
 from signoff.read.probe import Library, Reading
 
@@ -261,9 +262,11 @@ def cuda_runtime(scene: Scene, view: NodeView, link: Link) -> Finding:
     if wanted is None and not unclear:
         unclear = "the CUDA version of the build is not known"
     exact = max((r.value for r in found), key=len, default=None)
-    return judged(
-        link, view, majors, wrong, unclear=unclear, items=(ITEM_IMAGE,), values={"version": exact, "wanted": wanted}
-    )
+    toolkit, level = view.server_fact("toolkit").value, view.host_fact("smi_cuda").value
+    # PTX of a newer toolkit than the driver's own level is refused by the driver (error 222): kernels need SASS.
+    ahead = toolkit is not None and level is not None and numbers(toolkit)[:2] > numbers(level)[:2]
+    values: dict[str, Value] = {"version": exact, "wanted": wanted, "toolkit": toolkit, "driver_cuda": level}
+    return judged(link, view, majors, wrong, unclear=unclear, items=(ITEM_IMAGE,), values=values, warn=ahead)
 
 
 def nccl(scene: Scene, view: NodeView, link: Link) -> Finding:

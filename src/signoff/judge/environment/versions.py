@@ -45,6 +45,12 @@ def cuda_of_local(part: str) -> str | None:
     return f"{found.group(1)}.{found.group(2)}" if found else None
 
 
+def is_untagged(version: str) -> bool:
+    """`0.1.dev18+g1a2b3c4`: what a build from a branch without release tags calls itself. Its number compares with
+    nothing; images of models that are not released yet are built so."""
+    return re.match(r"0\.1\.dev\d+", version.strip()) is not None
+
+
 def driver_floor(cuda: str) -> str | None:
     """The least driver for a build of CUDA `cuda`; None for a major that the tables do not hold."""
     number = major(cuda)
