@@ -16,6 +16,8 @@ from signoff.core.record import Exchange, Request
 HANG_UP_S = 2.0
 """A client that does not give its record within this after a hang-up loses it."""
 
+START_TOGETHER = 16
+
 
 async def closed_loop(
     client: Client,
@@ -125,7 +127,7 @@ async def _gathered(
     works: Sequence[Any], done: "asyncio.Queue[Exchange | None]", stop: asyncio.Event, more: set[Any] | None = None
 ) -> AsyncIterator[Exchange]:
     """Runs `works` and yields what they put into `done`. On `stop`, hangs up on them and on `more`, then drains."""
-    tasks = {asyncio.ensure_future(work) for work in works}
+    tasks: set[Any] = set()
     more = more if more is not None else set()
 
     async def watch() -> None:
@@ -140,15 +142,21 @@ async def _gathered(
             every.cancel()
             done.put_nowait(None)
 
-    watching = asyncio.ensure_future(watch())
+    watching = None
     try:
+        for index, work in enumerate(works):
+            tasks.add(asyncio.ensure_future(work))
+            if index % START_TOGETHER == START_TOGETHER - 1:
+                await asyncio.sleep(0)  # a thousand starts in one turn of the loop would read nothing meanwhile
+        watching = asyncio.ensure_future(watch())
         while (exchange := await done.get()) is not None:
             yield exchange
         for task in tasks:
             if task.done() and not task.cancelled() and (fault := task.exception()) is not None:
                 raise fault
     finally:
-        watching.cancel()
+        if watching is not None:
+            watching.cancel()
         for task in tasks | more:
             task.cancel()
 
