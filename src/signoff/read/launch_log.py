@@ -53,7 +53,7 @@ _INTERESTING = re2.compile(
     ).encode(),
     options(1024),
 )
-_DOCKER_LINE = b'{"log":"'
+_DOCKER_LINE = b'{"log":'
 
 
 class _DockerLine(msgspec.Struct):

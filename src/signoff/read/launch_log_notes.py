@@ -164,6 +164,7 @@ def phase_before(line: int, marks: list[PhaseMark], frames: str) -> Phase:
 def weighed(notes: list[LogNote], marks: list[PhaseMark]) -> list[LogNote]:
     """The notes again, each seen with what follows it: harmless when the server then came up, else a symptom."""
     ready = [mark.line for mark in marks if mark.name in ("ready", "stats")]
+    starts = [mark.line for mark in marks if mark.name == "start"]
     mesh = [note.line for note in notes if note.kind in ("gloo_mesh", "rendezvous")]
     hangs = [note.line for note in notes if note.kind in _HANGS]
     out = []
@@ -177,7 +178,12 @@ def weighed(notes: list[LogNote], marks: list[PhaseMark]) -> list[LogNote]:
             if later and not any(note.line < line < later for line in ready):
                 changes = {"family": DEGRADATION, "cause": Cause.SUSTAINED}
                 changes["why"] = "A rank had stopped answering; the time-out that followed shows it."
-        if note.phase is Phase.NA and note.family == FAILURE and "phase" not in changes:
+        elif note.family == FAILURE and not note.envelope and note.level not in ("ERROR", "CRITICAL", "FATAL"):
+            came_up = min((line for line in ready if line > note.line), default=0)
+            if came_up and not any(note.line < line <= came_up for line in starts):
+                changes = {"family": DEGRADATION, "cause": Cause.NONE}
+                changes["why"] = f"{note.why} The server came up all the same."
+        if note.phase is Phase.NA and note.family == FAILURE and not {"phase", "family"} & set(changes):
             changes["phase"] = phase_before(note.line, marks, note.values.get("frames", ""))
         out.append(_with(note, changes) if changes else note)
     return out

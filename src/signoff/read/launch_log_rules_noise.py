@@ -140,6 +140,12 @@ NOISE: tuple[Rule, ...] = (
 )  # fmt: skip
 
 SPECIAL: tuple[Rule, ...] = (
+    noise(
+        "nccl_plugin",
+        r"(?:NET|TUNER|PROFILER|ENV)/Plugin|No plugin found|libnccl-(?:net|tuner|profiler)\S*\.so|"
+        r"Failed to find ncclNetPlugin|ncclNetPlugin|MSCCL|using GPU \d+ (?:as device used by|to perform barrier)",
+        "NCCL looks for optional plug-ins and goes on with what it has built in.",
+    ),
     fallback(
         "autotune_oom",
         r"\[Auto[Tt]uner\]:? ?OOM detected, falling back to default tactic",

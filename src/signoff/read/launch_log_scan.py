@@ -7,6 +7,7 @@ import re2
 from msgspec import Struct
 
 LINE_CHARS_MAX = 4000
+_PASTED_LINES_MAX = 60  # so short a text may have been cut at only one or two places
 _WRAP_SAMPLE_LINES, _WRAP_WIDTH_MIN, _WRAP_WIDTH_MAX, _WRAP_BYTES_MAX = 4000, 60, 500, 8 << 20
 
 
@@ -81,7 +82,7 @@ _OTHER_LEVEL = re2.compile(
 )
 _STAMP = re2.compile(rb"\b(?:\d{4}[-/])?(?P<stamp>\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d)", options(8))
 _NEW_LINE = re2.compile(
-    rb"^(?:\(|\[|INFO|WARN|ERROR|DEBUG|CRITICAL|\d{4}[-/]\d\d|Traceback|\s|Loading |Capturing |"
+    rb"^(?:\(|\[|INFO|WARN|ERROR|DEBUG|CRITICAL|\d{4}[-/]\d\d|Traceback|\s\s|\t|Loading |Capturing |"
     rb"[\w.]+(?:Error|Exception):|[\w.-]+:\d+:\d+ \[)",
     options(),
 )
@@ -106,10 +107,11 @@ def unwrapped(raw: bytes) -> tuple[bytes, list[int]]:
     sample = raw.split(b"\n", _WRAP_SAMPLE_LINES)[:_WRAP_SAMPLE_LINES]
     width = max((len(line) for line in sample), default=0)
     full = [i for i, line in enumerate(sample[:-1]) if len(line) == width]
-    if not _WRAP_WIDTH_MIN <= width <= _WRAP_WIDTH_MAX or len(full) < 3:
+    if not _WRAP_WIDTH_MIN <= width <= _WRAP_WIDTH_MAX or not full:
         return raw, []
     goes_on = sum(1 for i in full if sample[i + 1] and not _NEW_LINE.match(sample[i + 1]))
-    if goes_on * 2 < len(full) or goes_on < 3:
+    pasted = len(sample) <= _PASTED_LINES_MAX and goes_on == len(full) and _PREFIX.search(sample[0]) is not None
+    if not pasted and (goes_on * 2 < len(full) or goes_on < 3):
         return raw, []
     lines, out, taken, size = raw.split(b"\n"), [], [], 0
     for i, line in enumerate(lines):

@@ -1,5 +1,6 @@
 """Clues of load: statistics lines, scrapes, benchmark results, requests given up, memory that grows."""
 
+import re
 from itertools import pairwise
 
 import re2
@@ -16,6 +17,9 @@ _CONC, _SOAK, _SCALE, _REWORK = Cause.CONCURRENCY, Cause.SUSTAINED, VerdictName.
 WAITING_MIN = 5
 """A queue of fewer is a moment, not a state."""
 KV_FULL, KV_LOW = 0.95, 0.8
+
+
+_DIGITS = re.compile(r"(\d+)")
 
 
 def load_clues(case: Case) -> list[Clue]:
@@ -124,10 +128,50 @@ def _slower(file: CaseFile, rows: tuple[StatsLine, ...]) -> list[Clue]:
 
 def _scrapes(case: Case) -> list[Clue]:
     out: list[Clue] = []
-    files = case.of("scrape")
+    files = in_order(case.of("scrape"))
     for file in files:
         if file.scrape is not None:
-            out += _one_scrape(file, file.scrape)
+            out += _one_scrape(file, file.scrape) + _gpu_series(file, file.scrape)
+    return out + (_over_time(files[0], files[-1]) if len(files) > 1 else [])
+
+
+def in_order(files: list[CaseFile]) -> list[CaseFile]:
+    """By the numbers in their names, as people number what they save."""
+    return sorted(files, key=lambda file: [(int(p), "") if p.isdigit() else (-1, p) for p in _DIGITS.split(file.name)])
+
+
+def _over_time(first: CaseFile, last: CaseFile) -> list[Clue]:
+    """What changed from the first scrape to the last: another process, or memory that only grew."""
+    if first.scrape is None or last.scrape is None:
+        return []
+    out: list[Clue] = []
+    begun = [file.scrape.total("process_start_time_seconds") for file in (first, last) if file.scrape]
+    if None not in begun and begun[0] != begun[1]:
+        line, text = _metric(last, "process_start_time_seconds")
+        why = "The server process was started anew between the scrapes."
+        out.append(failing("restarted", _SOAK, Phase.SOAK, _REWORK, 52, last.name, line, text, why))
+    before, after = (file.scrape.total("process_resident_memory_bytes") or 0 for file in (first, last) if file.scrape)
+    if before and after > before * 1.2 and after - before > 1e9 and not out:
+        line, text = _metric(last, "process_resident_memory_bytes")
+        why = f"Resident memory grew by {(after - before) / 1e9:.1f} GB between the scrapes."
+        out.append(failing("host_leak", _SOAK, Phase.SOAK, _REWORK, 58, last.name, line, text, why))
+    return out
+
+
+def _gpu_series(file: CaseFile, scrape: Scrape) -> list[Clue]:
+    """What the GPU exporter says of broken hardware."""
+    out: list[Clue] = []
+    for name, why in (
+        ("DCGM_FI_DEV_XID_ERRORS", "The last GPU error event (Xid) is not 0."),
+        ("DCGM_FI_DEV_ROW_REMAP_FAILURE", "A GPU could not remap a bad memory row."),
+        ("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "A GPU returned uncorrectable memory errors."),
+    ):
+        if (scrape.highest(name) or 0) > 0:
+            rows = [row for row in file.text.split("\n") if row.startswith(name) and not row.rstrip().endswith(" 0")]
+            line, text = line_with(file.text, rows[0]) if rows else _metric(file, name)
+            software = name.endswith("XID_ERRORS") and scrape.highest(name) in (13.0, 31.0, 43.0, 45.0)
+            cause = _SOAK if software else Cause.HARDWARE
+            out.append(failing("gpu_errors", cause, Phase.SOAK, _REWORK, 96, file.name, line, text, why))
     return out
 
 

@@ -35,6 +35,8 @@ _BROKEN = re2.compile(
     r"already exists in|-> None|parse\w*[ _]?(?:error|failed)|cannot read propert|undefined|not iterable|unexpected"
 )
 
+_BROKEN_SURELY = re2.compile(r"JSONDecodeError|TypeError|SyntaxError|\}\{|already exists in|parse\w* -> None")
+
 
 def role_of(name: str) -> str:
     """`inner`, `outer`, `client` or empty, by what people call such files."""
@@ -49,6 +51,9 @@ def pair_clues(case: Case) -> list[Clue]:
     answers = [file for file in case.of("answer", "stream") if file.answer and file.answer.readable]
     inner = [file for file in answers if role_of(file.name) == "inner"]
     outer = [file for file in answers if role_of(file.name) == "outer"]
+    unnamed = [file for file in answers if not role_of(file.name)]
+    if not inner and not outer and len(unnamed) == 2 and len({file.kind for file in unnamed}) == 1:
+        inner, outer = _ordered(unnamed)
     out: list[Clue] = []
     for one, two in zip(inner, outer, strict=False):
         out += _gateway(one, two)
@@ -56,6 +61,18 @@ def pair_clues(case: Case) -> list[Clue]:
         out += _lanes(answers)
     out += _client(case, answers) + _requests(case)
     return out
+
+
+def _ordered(files: list[CaseFile]) -> tuple[list[CaseFile], list[CaseFile]]:
+    """Two answers that no name tells apart: when they are one answer, the one that says less came later."""
+    one, two = files[0].answer, files[1].answer
+    if one is None or two is None or (one.content or "").strip() != (two.content or "").strip():
+        return [], []
+    weight = [len(answer.reasoning or "") + 100 * len(answer.calls) for answer in (one, two)]
+    if weight[0] == weight[1]:
+        return [], []
+    first, second = (files[0], files[1]) if weight[0] > weight[1] else (files[1], files[0])
+    return [first], [second]
 
 
 def _gateway(inner: CaseFile, outer: CaseFile) -> list[Clue]:
@@ -144,9 +161,10 @@ def _lanes(answers: list[CaseFile]) -> list[Clue]:
 def _client(case: Case, answers: list[CaseFile]) -> list[Clue]:
     """The caller's program stumbles over an answer that is right on the wire."""
     for file in case.files:
-        if file.kind not in ("text", "log", "json") or role_of(file.name) != "client":
+        named = file.kind in ("text", "log", "json") and role_of(file.name) == "client"
+        if not named and (file.kind != "text" or len(file.text) > 20_000):
             continue
-        found = _BROKEN.search(file.text[:100_000])
+        found = (_BROKEN if named else _BROKEN_SURELY).search(file.text[:100_000])
         if found is None or not answers or any(_bad(answer.answer) for answer in answers):
             continue
         line, text = line_with(file.text, found[0])

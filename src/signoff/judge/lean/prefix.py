@@ -1,7 +1,6 @@
 """Clues of prefix caching: off by a flag, too coarse for the prompts, broken by a changing head, or lost."""
 
 import math
-import re
 from itertools import pairwise
 from typing import Any
 
@@ -11,6 +10,7 @@ import re2
 from signoff.core.words import Cause, Phase, Severity, VerdictName
 from signoff.judge.lean.case import Case
 from signoff.judge.lean.clue import Clue, failing, harmless, line_with
+from signoff.judge.lean.load import in_order
 from signoff.read.answer import mapping_of
 from signoff.read.case_file import CaseFile
 from signoff.read.scrape import Scrape
@@ -67,7 +67,7 @@ def _flags(case: Case) -> list[Clue]:
 
 def _scrapes(case: Case) -> list[Clue]:
     files = [file for file in case.of("scrape") if file.scrape is not None]
-    files.sort(key=lambda file: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", file.name)])
+    files = in_order(files)
     if len(files) >= 2:
         return _between(files[0], files[-1])
     out: list[Clue] = []
