@@ -1,4 +1,4 @@
-"""The command line: parse, call, print, exit. What a command needs is imported when it runs, so that the rest is quick."""
+"""The command line: parse, call, print, exit. What a command needs is imported when it runs: the rest stays quick."""
 
 import asyncio
 import signal

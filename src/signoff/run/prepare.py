@@ -10,11 +10,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from signoff.collect.control import Answer, Control
+from signoff.collect.environment.transports import read_logs
 from signoff.core.plan import Plan
 from signoff.core.plan_text import parse_plan
 from signoff.core.profile import Profile
 from signoff.core.words import Gate
 from signoff.errors import SignoffError
+from signoff.read.launch_log import read_launch_log
 from signoff.run.profiles import load_profile
 
 
@@ -64,6 +66,7 @@ async def prepare(path: Path, gates: tuple[Gate, ...] = (), all_gates: bool = Fa
             raise SignoffError(
                 f"--gate {gate}: the plan has only {', '.join(plan.gates)}", "Name a gate of the plan, or add it there."
             )
+    await refuse_uncovered(plan, profile)
     async with Control(plan.service) as control:
         served = await ask_models(control)
     chosen = choose(served, plan.service.model)
@@ -76,6 +79,22 @@ async def prepare(path: Path, gates: tuple[Gate, ...] = (), all_gates: bool = Fa
         gates=gates or plan.gates,
         all_gates=all_gates,
     )
+
+
+async def refuse_uncovered(plan: Plan, profile: Profile) -> None:
+    """Refuse a plan whose launch logs name an architecture that its profile is not about; a log that names none, or
+    cannot be read, is judged later."""
+    if "*" in profile.architectures:
+        return
+    for node in plan.nodes:
+        for taken in await read_logs(node):
+            served = read_launch_log(taken.raw).architecture if taken.raw else None
+            if served is not None and served not in profile.architectures:
+                raise SignoffError(
+                    f"profile {profile.name} does not cover the served architecture {served[:100]} "
+                    f"({taken.source}); it covers {', '.join(profile.architectures)}",
+                    "Name the model's own profile in the plan, or `generic-vllm`.",
+                )
 
 
 async def ask_models(control: Control) -> list[ServedModel]:
@@ -115,7 +134,8 @@ def choose(served: list[ServedModel], wanted: str | None) -> ServedModel:
             if model.id == wanted:
                 return model
         raise SignoffError(
-            f"service.model: the server does not serve `{wanted[:100]}`", f"It serves: {', '.join(names)[:500] or 'nothing'}."
+            f"service.model: the server does not serve `{wanted[:100]}`",
+            f"It serves: {', '.join(names)[:500] or 'nothing'}.",
         )
     if len(served) != 1:
         raise SignoffError(
