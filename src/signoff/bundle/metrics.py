@@ -94,14 +94,15 @@ class _Rows(Mapping[str, Floats]):
 
 
 class _Closed(Mapping[str, Floats]):
-    """The columns of one Parquet file; each is read only when it is asked for, and then kept."""
+    """The columns of one Parquet file; each is read only when it is asked for, and then kept.
+
+    The file stays open: its footer names every column of every group, and is worth reading once."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        with pq.ParquetFile(path) as file:
-            schema = file.schema_arrow
-            self.server = str((schema.metadata or {})[b"server"], "utf-8")
-            stamps = file.read(columns=[_T, _FAILED])
+        self._file = pq.ParquetFile(path)
+        schema = self._file.schema_arrow
+        self.server = str((schema.metadata or {})[b"server"], "utf-8")
+        stamps = self._file.read(columns=[_T, _FAILED])
         self._whole = stamps[_FAILED].is_null().to_numpy(zero_copy_only=False)
         at = stamps[_T].to_numpy()
         self.t_ns = at[self._whole]
@@ -114,8 +115,7 @@ class _Closed(Mapping[str, Floats]):
         if key not in self._known:
             raise KeyError(key)
         if key not in self._read:
-            with pq.ParquetFile(self._path) as file:
-                column = file.read(columns=[key])[key]
+            column = self._file.read(columns=[key])[key]
             self._read[key] = column.to_numpy()[self._whole]
         return self._read[key]
 
