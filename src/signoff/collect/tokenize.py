@@ -16,12 +16,20 @@ class _Tokens(msgspec.Struct):
 
 
 async def token_ids(
-    control: Control, model: str, messages: list[Message], tools: list[dict[str, Any]] | None = None
+    control: Control,
+    model: str,
+    messages: list[Message],
+    tools: list[dict[str, Any]] | None = None,
+    template: dict[str, Any] | None = None,
 ) -> tuple[int, ...] | None:
-    """The prompt's token ids as the server renders them, generation prompt included; `None` when it does not say."""
+    """The prompt's token ids as the server renders them, generation prompt included; `None` when it does not say.
+
+    `template` are the request's `chat_template_kwargs`."""
     body: dict[str, Any] = {"model": model, "messages": messages, "add_generation_prompt": True}
     if tools:
         body["tools"] = tools
+    if template:
+        body["chat_template_kwargs"] = template
     answer = await control.post("/tokenize", msgspec.json.encode(body))
     if not answer.ok:
         return None
@@ -37,6 +45,7 @@ async def fit(
     build: Callable[[int], list[Message]],
     tokens: int,
     tools: list[dict[str, Any]] | None = None,
+    template: dict[str, Any] | None = None,
 ) -> tuple[list[Message], int | None]:
     """Messages from `build(words)` whose prompt has as close to `tokens` tokens as whole words allow, never more.
 
@@ -44,7 +53,7 @@ async def fit(
     """
 
     async def counted(size: int) -> int | None:
-        ids = await token_ids(control, model, build(size), tools)
+        ids = await token_ids(control, model, build(size), tools, template)
         return None if ids is None else len(ids)
 
     probe = await counted(64)

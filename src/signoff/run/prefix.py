@@ -1,7 +1,7 @@
 """The loop of the prefix gate: preconditions, then rounds of arms, one request at a time on an idle server."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -19,6 +19,7 @@ from signoff.collect.prefix.arms import (
     held_body,
     ladder_messages,
     round_arms,
+    template_of,
     warmup_messages,
 )
 from signoff.collect.prefix.window import Scraped, Sent, Window, or_stop
@@ -90,7 +91,9 @@ class _Loop:
         )
         self.stopped = ""
         self.found: dict[str, Value] = {}
-        self.output_tokens = OUTPUT_TOKENS_THINKING if session.profile.reasoning_parser else OUTPUT_TOKENS
+        self.template = template_of(session.profile.thinking_efforts)
+        thinks = session.profile.reasoning_parser is not None and not self.template
+        self.output_tokens = OUTPUT_TOKENS_THINKING if thinks else OUTPUT_TOKENS
         self._count = self._failed = self._cold_ns = 0
         self._sent: Sent | None = None
         self._hits: list[int] = []
@@ -143,7 +146,9 @@ class _Loop:
             id=f"prefix-{self.session.run_id}-{self._count}",
             gate=Gate.PREFIX,
             stage=STAGE,
-            body=body_of(arm, self.session.model, FEW_TOKENS if "round" not in labels else self.output_tokens),
+            body=body_of(
+                arm, self.session.model, self.output_tokens if "round" in labels else FEW_TOKENS, self.template
+            ),
             labels={**labels, **arm.labels, **({"rank": rank} if rank else {})},
             keep=True,
             headers={"X-data-parallel-rank": rank} if rank else {},
@@ -153,16 +158,18 @@ class _Loop:
         """The cold prompt once more, asking how the server rendered it; and, when nothing ever hit, twice at a time:
         what hits only while another request holds it is evicted as soon as it is let go."""
         echo = self._request(cold, {"arm": "echo", "round": number}, rank)
-        async for event in self._send(replace(echo, stream=False, body=echo_body(cold, self.session.model))):
+        async for event in self._send(
+            replace(echo, stream=False, body=echo_body(cold, self.session.model, self.template))
+        ):
             yield event
         if self.stopped or off or not self._hits or any(self._hits):
             return
         first = self._request(cold, {"arm": "held", "turn": "first", "round": number}, rank)
-        first = replace(first, body=held_body(cold, self.session.model))
+        first = replace(first, body=held_body(cold, self.session.model, self.template))
         second = self._request(cold, {"arm": "held", "turn": "second", "round": number}, rank)
         holding = asyncio.ensure_future(self.window.send(first))
-        now_ns = self.session.clock.now_ns()
-        await self.session.clock.sleep_until(now_ns + int(1.2 * self._cold_ns) + HEAD_START_NS)
+        until_ns = self.session.clock.now_ns() + int(1.2 * self._cold_ns) + HEAD_START_NS
+        await or_stop(self.session.clock.sleep_until(until_ns), self.session.stop)
         async for event in self._send(second):
             yield event
         sent = await holding
@@ -201,7 +208,7 @@ class _Loop:
             def build(words: int, number: int = number) -> list[dict[str, Any]]:
                 return list(ladder_messages(self.session.run_id, words, number))
 
-            fitted = await or_stop(fit(self.control, self.session.model, build, length), self.session.stop)
+            fitted = await or_stop(self._fit(build, length), self.session.stop)
             if fitted is None:
                 self.stopped = "interrupted"
                 return
@@ -216,8 +223,13 @@ class _Loop:
                 return
             pairs.append(pair)
 
+    async def _fit(
+        self, build: Callable[[int], list[dict[str, Any]]], tokens: int
+    ) -> tuple[list[dict[str, Any]], int | None]:
+        return await fit(self.control, self.session.model, build, tokens, template=self.template)
+
     async def _all_rounds(self, unit: int, config: CacheConfig | None, rounds: int) -> AsyncIterator[Event]:
-        run_id, model = self.session.run_id, self.session.model
+        run_id = self.session.run_id
         length = prompt_tokens(
             unit, self.session.plan.prefix.prompt_tokens, self.session.max_model_len, self.output_tokens
         )
@@ -228,7 +240,7 @@ class _Loop:
             built.append((words, messages))
             return messages
 
-        fitted = await or_stop(fit(self.control, model, first_cold, length), self.session.stop)
+        fitted = await or_stop(self._fit(first_cold, length), self.session.stop)
         if fitted is None:
             self.stopped = "interrupted"
             return
@@ -261,12 +273,15 @@ class _Loop:
     async def _token_cards(self, arms: list[Arm], requests: list[Request]) -> list[Evidence]:
         """The token ids of every prompt of a round, asked before its first request; later ones as a difference."""
         cards: list[Evidence] = []
-        base_id, base_ids = "", ()  # type: str, tuple[int, ...]
+        base_id = ""
+        base_ids: tuple[int, ...] = ()
         store, where = self.session.store, self.session.plan.service.base_url
         for arm, request in zip(arms, requests, strict=True):
             if self.session.stop.is_set():
                 break
-            asking = token_ids(self.control, self.session.model, list(arm.messages), list(arm.tools) or None)
+            asking = token_ids(
+                self.control, self.session.model, list(arm.messages), list(arm.tools) or None, self.template
+            )
             ids = await or_stop(asking, self.session.stop)
             about: dict[str, Value] = {"record": request.id, **request.labels}
             taken_ns = self.session.clock.now_ns()

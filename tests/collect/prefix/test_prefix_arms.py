@@ -4,7 +4,16 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from signoff.collect.prefix.arms import Arm, Round, body_of, echo_body, held_body, ladder_messages, round_arms
+from signoff.collect.prefix.arms import (
+    Arm,
+    Round,
+    body_of,
+    echo_body,
+    held_body,
+    ladder_messages,
+    round_arms,
+    template_of,
+)
 from signoff.collect.prefix.excerpt import cache_lines
 from signoff.read.scrape import read_scrape
 
@@ -62,13 +71,20 @@ def test_no_two_runs_or_rounds_begin_alike() -> None:
 
 def test_bodies_are_greedy_and_small() -> None:
     arm = named(arms_of())["controlsalt"]
-    body = msgspec.json.decode(body_of(arm, "m", 16))
+    body = msgspec.json.decode(body_of(arm, "m", 16, {}))
     assert (body["temperature"], body["max_tokens"], body["stream"]) == (0, 16, True)
     assert body["stream_options"] == {"include_usage": True}
     assert body["cache_salt"] == arm.salt
-    assert msgspec.json.decode(body_of(named(arms_of())["controltools"], "m", 16))["tool_choice"] == "none"
-    assert msgspec.json.decode(echo_body(arm, "m"))["return_token_ids"] is True
-    assert msgspec.json.decode(held_body(arm, "m"))["ignore_eos"] is True
+    assert msgspec.json.decode(body_of(named(arms_of())["controltools"], "m", 16, {}))["tool_choice"] == "none"
+    assert msgspec.json.decode(echo_body(arm, "m", {}))["return_token_ids"] is True
+    assert msgspec.json.decode(held_body(arm, "m", {}))["ignore_eos"] is True
+
+
+def test_thinking_is_off_where_the_model_can_do_without() -> None:
+    arm, off = arms_of()[0], template_of(("low", "none"))
+    for body in (body_of(arm, "m", 16, off), echo_body(arm, "m", off), held_body(arm, "m", off)):
+        assert msgspec.json.decode(body)["chat_template_kwargs"] == {"thinking": False}
+    assert "chat_template_kwargs" not in msgspec.json.decode(body_of(arm, "m", 16, template_of(("low", "high"))))
 
 
 def test_an_excerpt_keeps_what_it_keeps_unchanged() -> None:

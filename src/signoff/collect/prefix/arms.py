@@ -9,6 +9,7 @@ control   head: a new nonce, and another value to recall, so that an answer out 
 gateway   the cold prompt again, through the gateway where there is one
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -139,7 +140,12 @@ def ladder_messages(run_id: str, words_count: int, number: int) -> tuple[dict[st
     return ({"role": "user", "content": f"{head} {words(words_count, run_id, 'ladder', number)} Say yes."},)
 
 
-def echo_body(arm: Arm, model: str) -> bytes:
+def template_of(thinking_efforts: Sequence[str]) -> dict[str, Any]:
+    """`chat_template_kwargs` that turn thinking off where the model can: the answer is what is wanted, at once."""
+    return {"thinking": False} if "none" in thinking_efforts else {}
+
+
+def echo_body(arm: Arm, model: str, template: Mapping[str, Any]) -> bytes:
     """The body of a request whose answer tells the prompt's token ids as the server rendered them, where it can."""
     return msgspec.json.encode(
         {
@@ -149,16 +155,21 @@ def echo_body(arm: Arm, model: str) -> bytes:
             "temperature": 0,
             "return_token_ids": True,
         }
+        | _told(template)
     )
 
 
-def held_body(arm: Arm, model: str) -> bytes:
+def _told(template: Mapping[str, Any]) -> dict[str, Any]:
+    return {"chat_template_kwargs": dict(template)} if template else {}
+
+
+def held_body(arm: Arm, model: str, template: Mapping[str, Any]) -> bytes:
     """The body of a request that holds its blocks for a while: it goes on to the asked length."""
-    body = msgspec.json.decode(body_of(arm, model, OUTPUT_TOKENS_HELD))
+    body = msgspec.json.decode(body_of(arm, model, OUTPUT_TOKENS_HELD, template))
     return msgspec.json.encode(body | {"ignore_eos": True})
 
 
-def body_of(arm: Arm, model: str, output_tokens: int) -> bytes:
+def body_of(arm: Arm, model: str, output_tokens: int, template: Mapping[str, Any]) -> bytes:
     """The request body; greedy, streamed, usage asked for."""
     body: dict[str, Any] = {
         "model": model,
@@ -167,7 +178,7 @@ def body_of(arm: Arm, model: str, output_tokens: int) -> bytes:
         "temperature": 0,
         "stream": True,
         "stream_options": {"include_usage": True},
-    }
+    } | _told(template)
     if arm.tools:
         body["tools"] = list(arm.tools)
         body["tool_choice"] = "none"
