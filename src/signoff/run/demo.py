@@ -30,6 +30,7 @@ load:
   reuse_share: 0.5
   long_input: {{output_tokens: 16}}
   concurrency: {{input_tokens: 2048, output_tokens: 64}}
+prefix: {{prompt_tokens: 24576}}   # long enough for the saving to show beside the noise of a busy machine
 agent:
   failure_rate: {{limit: 0.1, confidence: 0.95}}
 review:
