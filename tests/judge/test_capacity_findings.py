@@ -6,9 +6,11 @@ from capacity_dossier import BEGIN, LIMITS, READY_LOG, Run, S, plan, profile
 from msgspec.structs import replace
 
 from signoff.core.plan import Limits
-from signoff.core.words import Bearing, Cause, Outcome, Phase, Scope, Severity, State
+from signoff.core.record import Record
+from signoff.core.words import Bearing, Cause, Gate, Outcome, Phase, Scope, Severity, State
 from signoff.judge import capacity
 from signoff.judge.capacity import next_step
+from signoff.judge.capacity.level import unspoiled
 from signoff.judge.capacity.sizes import sizes
 from signoff.judge.capacity.stages import see
 from signoff.judge.catalogue import CATALOGUE, sentence
@@ -323,6 +325,48 @@ def test_a_client_that_was_the_bottleneck_proves_nothing():
     for changes in ({}, LATE):
         found = climbed((4, {"disqualified": "busy"} | changes))["capacity.concurrency.floor"]
         assert (found.outcome, found.values["open"]) == (OPEN, "client_disqualified")
+
+
+def test_what_the_server_counted_stands_whatever_the_client_was():
+    found = climbed((4, {"disqualified": "busy", "preemptions": 9}))["capacity.concurrency.floor"]
+    assert (found.outcome, found.resource) == (FAIL, "kv")
+
+
+def test_an_attempt_that_the_client_spoiled_is_left_out_where_a_clean_one_followed():
+    def found(first, second):
+        run = Run().healthy_until("climb")
+        run.level(4, **first)
+        before = len(run.records)
+        run.level(4, **second)
+        run.events = run.events[:-2]
+        for index, record in enumerate(run.records):
+            if record.stage == "capacity.concurrency.4":
+                labels = record.labels | {"attempt": "1" if index < before else "2"}
+                run.records[index] = msgspec.structs.replace(record, labels=labels)
+        return run.findings()["capacity.concurrency.floor"]
+
+    busy = {"disqualified": "busy"} | LATE
+    assert found(busy, {}).outcome is PASS
+    assert found(LATE, {}).outcome is FAIL  # a clean attempt counts, whatever followed it
+    assert found(busy, busy).outcome is OPEN
+
+
+def test_failures_of_a_spoiled_attempt_that_are_not_the_clients_stay():
+    from_server = [
+        Record(
+            id=str(n),
+            gate=Gate.CAPACITY,
+            stage="s",
+            state=State.HTTP_ERROR if n == 0 else State.OK,
+            labels={"attempt": "1" if n < 4 else "2"},
+            disqualified="busy" if 0 < n < 4 else "",
+            planned_ns=0,
+            sent_ns=0,
+            end_ns=1,
+        )
+        for n in range(8)
+    ]
+    assert [r.id for r in unspoiled(from_server)] == ["0", "4", "5", "6", "7"]
 
 
 def test_a_load_that_was_not_delivered_is_not_that_load():

@@ -8,10 +8,10 @@ from functools import partial
 
 from signoff.collect.capacity import prompts
 from signoff.core.events import Event
-from signoff.core.record import Request
+from signoff.core.record import Record, Request
 from signoff.core.words import Outcome
 from signoff.judge.capacity import window
-from signoff.judge.capacity.level import RAMP, Level, client_tests, level
+from signoff.judge.capacity.level import RAMP, Level, client_tests, level, spoiled
 from signoff.judge.capacity.next_step import Try, next_try, soak_streams
 from signoff.run.capacity_stage import Stage
 from signoff.run.capacity_work import Turns, Work
@@ -19,6 +19,8 @@ from signoff.run.session import Events
 
 CHECK_EVERY, CHECKS_MAX = 8, 40
 """Every eighth answer is kept, to a bound, and compared with what was asked."""
+ATTEMPTS_MAX, ATTEMPT_S_MAX = 3, 20.0
+"""Holds of one load, when the client itself was the bottleneck in those before and they were short."""
 LONGEST_HOLDS, LONGEST_S = 10.0, 600.0
 """A load that does not see its requests within so many holds, or seconds, ends with those it saw."""
 
@@ -63,35 +65,52 @@ async def hold(work: Work, stage: Stage, wanted: Try, turns: Turns) -> AsyncIter
     async for evidence in stage.scrape("before"):
         yield evidence
     begun_ns = clock.now_ns()
-    last_ns = begun_ns + int(max(LONGEST_HOLDS * wanted.hold_s, LONGEST_S) * 1e9)
-    until_ns = begun_ns + int(wanted.hold_s * 1e9)
     maker = Turning(work, stage, wanted.streams, turns)
-    if not stage.ended:
-        async for event in stage.load(maker, streams=wanted.streams, until_ns=until_ns):
+    for attempt in range(1, ATTEMPTS_MAX + 1):
+        maker.attempt(attempt)
+        tried_ns = clock.now_ns()
+        async for event in _attempt(work, stage, wanted, maker):
             yield event
-    for _ in range(2):
-        missing = _missing(work, stage, wanted)
-        if stage.ended or not missing or clock.now_ns() >= last_ns:
+        long_ = clock.now_ns() - tried_ns > ATTEMPT_S_MAX * 1e9
+        if stage.ended or long_ or not spoiled(_of(stage, attempt)):
             break
-        maker.ramp()
-        async for event in stage.load(maker, streams=wanted.streams, requests=wanted.streams + missing):
-            yield event
     async for evidence in stage.scrape("after"):
         yield evidence
     yield stage.finish(held_s=round((clock.now_ns() - begun_ns) / 1e9, 3))
 
 
-def _missing(work: Work, stage: Stage, wanted: Try) -> int:
+async def _attempt(work: Work, stage: Stage, wanted: Try, maker: "Turning") -> AsyncIterator[Event]:
+    """The hold, and then as many more requests as are missing."""
+    clock, begun_ns = work.session.clock, work.session.clock.now_ns()
+    last_ns = begun_ns + int(max(LONGEST_HOLDS * wanted.hold_s, LONGEST_S) * 1e9)
+    if not stage.ended:
+        until_ns = begun_ns + int(wanted.hold_s * 1e9)
+        async for event in stage.load(maker, streams=wanted.streams, until_ns=until_ns):
+            yield event
+    for _ in range(2):
+        missing = _missing(work, _of(stage, maker.number), wanted)
+        if stage.ended or not missing or clock.now_ns() >= last_ns:
+            return
+        maker.ramp()
+        async for event in stage.load(maker, streams=wanted.streams, requests=wanted.streams + missing):
+            yield event
+
+
+def _of(stage: Stage, attempt: int) -> list[Record]:
+    return [r for r in stage.records if r.labels.get("attempt") == str(attempt)]
+
+
+def _missing(work: Work, records: list[Record], wanted: Try) -> int:
     """Requests that this load still must see: its least number, and as many again while the client's own numbers leave
     a limit undecided."""
-    steady = [r for r in stage.records if r.labels.get("wave") not in (None, RAMP)]
+    steady = [r for r in records if r.labels.get("wave") != RAMP]
     if len(steady) < wanted.requests_min:
         return wanted.requests_min - len(steady)
     limits = work.session.plan.objective.limits
     samples_min = min(work.session.profile.floors.latency_samples, wanted.requests_min)
-    tests = client_tests(stage.records, limits, wanted.requests_min, samples_min)
+    tests = client_tests(records, limits, wanted.requests_min, samples_min)
     undecided = [t for t in tests if t.outcome is Outcome.INCONCLUSIVE and t.limit is not None and t.n]
-    return len(steady) if undecided else 0
+    return len(steady) if undecided and not spoiled(records) else 0
 
 
 class Turning:
@@ -101,6 +120,12 @@ class Turning:
         self._work, self._stage, self._streams, self._turns = work, stage, streams, turns
         self._made = self._kept = 0
         self._ramp_until = streams
+        self.number = 1
+
+    def attempt(self, number: int) -> None:
+        """Begin the load again: what the client itself spoiled proves nothing."""
+        self.number = number
+        self.ramp()
 
     def ramp(self) -> None:
         """The next requests start together again."""
@@ -115,7 +140,7 @@ class Turning:
         messages = prompts.turn_messages(
             self._work.corpus, self._turns.shared, self._turns.own, fact, run, self._stage.name, index
         )
-        labels = {"wave": RAMP if index < self._ramp_until else "steady"}
+        labels = {"wave": RAMP if index < self._ramp_until else "steady", "attempt": str(self.number)}
         if keep:
             labels["expect"] = fact.value
         return self._work.request(self._stage.name, messages, self._work.sizes.output_tokens, labels, keep=keep)

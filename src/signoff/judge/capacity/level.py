@@ -29,7 +29,9 @@ REFUSING_STATUS = (429, 503)
 DELIVERED_SHARE_MIN = 0.8
 """The least mean of requests in flight over the steady stretch, in shares of the load, or it was not that load."""
 SPOILED = ("no_requests", "caller_faults", "client_disqualified")
-"""A load with these proves neither way, however it measured."""
+"""A load with these proves neither way, whatever the client measured."""
+SERVERS_OWN = frozenset({"queue_ms_p99", "preempted_share"})
+"""Counted by the server itself: a client that was late can only have loaded it less, so a failure stands."""
 LIMITS = ("error_rate", "ttft_ms_p99", "itl_ms_p99", "queue_ms_p99", "preempted_share")
 
 
@@ -85,6 +87,27 @@ def speaks(record: Record) -> bool:
 def failure(record: Record) -> bool:
     """A request that did not succeed, the service or the way to it being the reason."""
     return record.state is not State.OK and speaks(record)
+
+
+def spoiled(records: Sequence[Record]) -> bool:
+    """Whether the client was its own bottleneck too often to measure anything."""
+    return sum(bool(r.disqualified) for r in records) > DISQUALIFIED_SHARE_MAX * len(records)
+
+
+def unspoiled(records: Sequence[Record]) -> list[Record]:
+    """Without the attempts at a load that the client itself spoiled, where another attempt followed them that it did
+    not spoil. Failures that had nothing to do with the client stay, whichever attempt they are of."""
+    attempts: dict[str, list[Record]] = {}
+    for record in records:
+        attempts.setdefault(record.labels.get("attempt", ""), []).append(record)
+    void = {name for name, own in attempts.items() if spoiled(own)}
+    if len(void) == len(attempts):
+        return list(records)
+    return [
+        r
+        for r in records
+        if r.labels.get("attempt", "") not in void or (r.state is not State.OK and not r.disqualified)
+    ]
 
 
 def error_test(records: Sequence[Record], limit: float | None, requests_min: int) -> Test:
@@ -187,6 +210,7 @@ def level(
     stopped: str = "",
 ) -> Level:
     """One load judged. `records` are all of its stage, probes left out; `tables` hold scrapes around and inside it."""
+    records = unspoiled(records)
     spoken = [r for r in records if speaks(r)]
     faults = sum(caller_fault(r) for r in records)
     begun, ended = _borders(records)
@@ -201,7 +225,8 @@ def level(
     seen = pressure(tables, steady_from, steady_to, slots, step_tokens, preemptions)
     refused = sum(r.status in REFUSING_STATUS for r in spoken if failure(r))
     why = _open(records, spoken, faults, streams, stopped, tests)
-    if any(test.outcome is Outcome.FAIL for test in tests) and why not in SPOILED:
+    failing = {test.name for test in tests if test.outcome is Outcome.FAIL}
+    if failing & SERVERS_OWN or (failing and why not in SPOILED):
         outcome = Outcome.FAIL
     else:
         outcome = Outcome.INCONCLUSIVE if why else Outcome.PASS
@@ -259,7 +284,7 @@ def _open(
         return "no_requests"
     if faults > CALLER_SHARE_MAX * len(records):
         return "caller_faults"
-    if sum(bool(r.disqualified) for r in records) > DISQUALIFIED_SHARE_MAX * len(records):
+    if spoiled(records):
         return "client_disqualified"
     if stopped:
         return stopped

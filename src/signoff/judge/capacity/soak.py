@@ -108,7 +108,7 @@ def shift(first: Sequence[float], last: Sequence[float]) -> tuple[float, float]:
 def _drift(seen: Seen) -> Finding:
     """The short turns of the last third against those of the first; and the idle server after against before."""
     kept = [r for r in seen.of(SOAK) if r.labels.get("arm") == "short" and r.labels.get("wave") != RAMP]
-    good = sorted((r for r in kept if r.state is State.OK), key=lambda r: r.sent_ns)
+    good = sorted((r for r in kept if r.state is State.OK and not r.disqualified), key=lambda r: r.sent_ns)
     third = len(good) // 3
     values: dict[str, object] = {"samples_each": third}
     drifted, open_ = [], False
