@@ -285,3 +285,26 @@ def test_torn_anywhere_gives_the_same_facts(end: bytes, cuts: list[int]) -> None
 
     at = sorted({cut for cut in cuts if cut < len(body)})
     assert facts([body[a:b] for a, b in zip([0, *at], [*at, len(body)], strict=True)]) == facts([body])
+
+
+async def test_a_defect_of_ours_ends_one_request_and_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with RawServer(says(streamed(*GOOD, DONE))) as server:
+        async with HttpClient(Service(base_url=server.base_url), CLOCK) as client:
+            with monkeypatch.context() as broken:
+                broken.setattr(Tally, "event", lambda *_: 1 // 0)
+                with pytest.raises(ZeroDivisionError):
+                    await client.send(ask(), CLOCK.now_ns())
+            assert not client._flying
+            assert (await client.send(ask(), CLOCK.now_ns())).record.state is State.OK
+
+
+async def test_a_client_that_slept_through_the_silence_does_not_blame_the_server() -> None:
+    script = says(HEAD, *[part for each in [*GOOD * 8, DONE] for part in (chunk(each), 0.02)], END)
+    async with RawServer(script) as server:
+        async with HttpClient(Service(base_url=server.base_url), CLOCK) as client:
+            task = asyncio.create_task(client.send(ask(silence_s=0.2), CLOCK.now_ns()))
+            await asyncio.sleep(0.1)
+            time.sleep(0.4)  # noqa: ASYNC251  the fault under test
+            found = await task
+    assert found.record.state is State.OK, found.record.error
+    assert "lagged" in found.record.disqualified

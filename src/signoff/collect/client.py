@@ -31,6 +31,8 @@ HANG_UP = "signoff: hang up"
 SLICE_NS = 300_000
 COLLECTOR_THRESHOLDS = (50_000, 20, 50)
 """Python's own make the collector walk every living record many times a second."""
+GRACE_S = 0.01
+"""Between a limit that seems to have passed and the cut: a loop that woke late first reads what lies in the kernel."""
 IDLE_S_MAX = 2.0
 """uvicorn, and so vLLM, closes a connection that idled 5 s; a request may not race that."""
 
@@ -87,7 +89,7 @@ class HttpClient:
         flight = Flight(request, planned_ns, self.clock.now_ns(), self._keep_body)
         head = self._head(request)
         self._flying[flight] = None
-        deadline = self._loop.call_later(request.deadline_s, self._timed_out, flight)
+        flight.deadline = self._loop.call_later(request.deadline_s, self._timed_out, flight)
         try:
             await self._fly(flight, head)
         except asyncio.CancelledError as asked:
@@ -98,7 +100,7 @@ class HttpClient:
                 task.uncancel()
             self._cut(flight, State.ABORTED, "we hung up")
         finally:
-            deadline.cancel()
+            flight.unwatch()
             self._flying.pop(flight, None)
         return flight.exchange(self.lag.overlapping(flight.sent_ns, flight.end_ns or flight.sent_ns))
 
@@ -116,13 +118,8 @@ class HttpClient:
         self._flying[flight] = connection
         connection.begin(flight, head)
         assert self._loop is not None
-        silence = self._loop.call_later(flight.request.silence_s, self._silent, flight)
-        try:
-            await flight.landed
-        finally:
-            silence.cancel()
-            if flight.timer is not None:
-                flight.timer.cancel()
+        flight.silence = self._loop.call_later(flight.request.silence_s, self._silent, flight)
+        await flight.landed
 
     # connections
 
@@ -220,7 +217,7 @@ class HttpClient:
         ready, now, until = self.ready, time.perf_counter_ns, time.perf_counter_ns() + SLICE_NS
         while ready:
             connection = ready.popleft()
-            if connection.drain():
+            if self._parse(connection):
                 ready.append(connection)
             else:
                 connection.queued = False
@@ -233,11 +230,15 @@ class HttpClient:
 
     # limits
 
-    def _timed_out(self, flight: Flight) -> None:
+    def _timed_out(self, flight: Flight, sure: bool = False) -> None:
+        assert self._loop is not None
         self._parse_all(flight)
-        self._cut(flight, State.TIMEOUT, f"not finished after {flight.request.deadline_s:g} s")
+        if sure or flight.end_ns is not None:
+            self._cut(flight, State.TIMEOUT, f"not finished after {flight.request.deadline_s:g} s")
+        else:
+            flight.deadline = self._loop.call_later(GRACE_S, self._timed_out, flight, True)
 
-    def _silent(self, flight: Flight) -> None:
+    def _silent(self, flight: Flight, sure: bool = False) -> None:
         """The silence limit may have passed: cut, or look again when it can pass next."""
         assert self._loop is not None
         self._parse_all(flight)
@@ -246,16 +247,28 @@ class HttpClient:
             return
         heard = max(connection.last_ns, flight.written_ns or flight.connected_ns or flight.sent_ns)
         left_s = flight.request.silence_s - (self.clock.now_ns() - heard) / 1e9
-        if left_s <= 0.001:
+        if left_s <= 0.001 and sure:
             self._cut(flight, State.STALLED, f"no byte for {flight.request.silence_s:g} s")
         else:
-            flight.timer = self._loop.call_later(left_s, self._silent, flight)
+            passed = left_s <= 0.001
+            flight.silence = self._loop.call_later(GRACE_S if passed else left_s, self._silent, flight, passed)
 
     def _parse_all(self, flight: Flight) -> None:
         """Bytes that came in time count, though they were not parsed yet."""
         connection = self._flying.get(flight)
-        while connection is not None and connection.flight is flight and connection.drain():
+        while connection is not None and connection.flight is flight and self._parse(connection):
             pass
+
+    def _parse(self, connection: Connection) -> bool:
+        """Some reads of one connection; whether more are left. A defect of ours ends its request alone, and loudly."""
+        flight = connection.flight
+        try:
+            return connection.drain()
+        except Exception as fault:
+            connection.close()
+            if flight is not None and not flight.landed.done():
+                flight.landed.set_exception(fault.__context__ or fault)  # the parser wraps what its callbacks raise
+            return False
 
     def _cut(self, flight: Flight, state: State, why: str) -> None:
         connection = self._flying.pop(flight, None)

@@ -168,6 +168,8 @@ class Connection(asyncio.Protocol):
                 self._at = at
                 try:
                     parse(data)
+                except httptools.HttpParserCallbackError:  # a defect of ours, not the server's
+                    raise
                 except httptools.HttpParserError as fault:
                     self._give_up(f"not HTTP: {fault}: {clip(data, 100)}")
             else:
@@ -192,6 +194,8 @@ class Connection(asyncio.Protocol):
         self._header_bytes += len(data)
         try:
             self._parser.feed_data(data)
+        except httptools.HttpParserCallbackError:
+            raise
         except httptools.HttpParserUpgrade:
             self._give_up(f"HTTP {self._parser.get_status_code()} upgrades the connection")
         except httptools.HttpParserError as fault:

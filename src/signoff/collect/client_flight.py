@@ -21,6 +21,7 @@ class Flight:
         "body",
         "connected_ns",
         "content_type",
+        "deadline",
         "end_ns",
         "first_byte_ns",
         "keep_body",
@@ -29,12 +30,12 @@ class Flight:
         "quick",
         "request",
         "sent_ns",
+        "silence",
         "size",
         "sse",
         "status",
         "strict",
         "tally",
-        "timer",
         "trouble",
         "written_ns",
     )
@@ -59,7 +60,8 @@ class Flight:
         self.size = 0
         self.trouble: tuple[State, str] | None = None
         """What ended it before its answer was whole."""
-        self.timer: asyncio.TimerHandle | None = None
+        self.deadline: asyncio.TimerHandle | None = None
+        self.silence: asyncio.TimerHandle | None = None
         self.landed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def headers(self, status: int, headers: dict[bytes, bytes]) -> str:
@@ -104,6 +106,12 @@ class Flight:
         if sse.too_large:
             return "an event larger than the limit"
         return tally.malformed
+
+    def unwatch(self) -> None:
+        """No limit watches it any longer."""
+        for timer in (self.deadline, self.silence):
+            if timer is not None:
+                timer.cancel()
 
     def land(self, at: int, trouble: tuple[State, str] | None = None) -> None:
         """Ends it, once; what comes later changes nothing."""
