@@ -68,6 +68,8 @@ class World:
         self.echo: list[int] | None = None
         self.held: int | None = None
         self.more_arms: tuple[str, ...] = ()
+        self.external: Callable[[str, int], int] = lambda arm, number: 0
+        """How much of the hits a KV connector brought."""
         self.engine: Callable[[str, int], str] = lambda arm, number: "0"
         self.stopped = ""
         self.plan: Plan = parse_plan(PLAN)
@@ -78,7 +80,7 @@ class World:
     def _forget(self) -> None:
         self._blobs: dict[str, bytes] = {}
         self._evidence: list[Evidence] = []
-        self._totals = {"queries": 0, "hits": 0, "source": 0, "finished": 0}
+        self._totals = dict.fromkeys(("queries", "hits", "external", "source", "cached", "finished"), 0)
         self._engines = {"0": 0}
         self._sums = {"prefill": 0.0, "queue": 0.0}
         self._now = 1_000_000_000
@@ -147,6 +149,7 @@ class World:
             ("num_requests_running", 0),
             ("num_requests_waiting", 0),
             ("prefix_cache_queries_total", totals["queries"]),
+            ("external_prefix_cache_hits_total", totals["external"]),
             ("request_prefill_time_seconds_sum", self._sums["prefill"]),
             ("request_queue_time_seconds_sum", self._sums["queue"]),
         ):
@@ -159,7 +162,7 @@ class World:
             lines.append(
                 f'vllm:prompt_tokens_by_source_total{{engine="0",source="local_cache_hit"}} {totals["source"]}'
             )
-            lines.append(f'vllm:prompt_tokens_cached_total{{engine="0"}} {totals["source"]}')
+            lines.append(f'vllm:prompt_tokens_cached_total{{engine="0"}} {totals["cached"]}')
         return ("\n".join(lines) + "\n").encode()
 
     def _request(self, arm: str, number: int) -> Record:
@@ -206,8 +209,11 @@ class World:
         engine = self.engine(arm, number)
         self._engines[engine] = self._engines.get(engine, 0) + tokens + others
         self._totals["finished"] += 1 + (others > 0)
-        self._totals["hits"] += self.counted(arm, number) or 0
-        self._totals["source"] += self.by_source(arm, number) or 0
+        external = self.external(arm, number)
+        self._totals["external"] += external
+        self._totals["cached"] += self.by_source(arm, number) or 0
+        self._totals["hits"] += (self.counted(arm, number) or 0) - external
+        self._totals["source"] += (self.by_source(arm, number) or 0) - external
         self._sums["prefill"] += (self.prefill_ms(arm, number) or 0.0) / 1e3
         self._sums["queue"] += self.queue_ms / 1e3
 

@@ -428,6 +428,13 @@ def test_all_counters_at_zero_while_the_clock_shows_reuse(world: World) -> None:
     assert (found.outcome, found.values["reason"]) == (UNSURE, "counter_not_wired")
 
 
+def test_hits_from_a_connector_are_hits(world: World) -> None:
+    world.external = lambda arm, number: 32 if arm == "replay" else 0
+    found = judged(world)
+    assert found["prefix.channels.agree", ""].outcome is PASS
+    assert found["prefix.hits.expected", ""].outcome is PASS
+
+
 def test_channels_that_differ_a_little_are_named(world: World) -> None:
     world.by_source = lambda arm, number: 48 if (arm, number) == ("warm_1", 2) else world.hits(arm, number)
     found = judged(world)

@@ -37,6 +37,8 @@ class Moved(Struct, frozen=True, kw_only=True):
     hits: float | None = None
     local_cache_hit: float | None = None
     prompt_cached: float | None = None
+    external_hits: float | None = None
+    """Hits beyond the local ones, from a KV connector."""
     prompt_tokens: float | None = None
     requests_finished: float | None = None
     prefill_s: float | None = None
@@ -71,7 +73,9 @@ class Trial(Struct, frozen=True, kw_only=True):
 
     @property
     def witnesses(self) -> dict[str, int]:
-        """What each channel that speaks says of the hits; counters only in an undisturbed window."""
+        """What each channel that speaks says of the hits; counters only in an undisturbed window.
+
+        Two counters speak of local hits alone; what a KV connector brought is added to them."""
         said: dict[str, int] = {}
         if self.record.cached_tokens is not None:
             said["cached_tokens"] = self.record.cached_tokens
@@ -79,7 +83,8 @@ class Trial(Struct, frozen=True, kw_only=True):
             for name in CHANNELS[1:]:
                 value = getattr(self.moved, name)
                 if value is not None:
-                    said[name] = round(value)
+                    more = 0.0 if name == "prompt_cached" else self.moved.external_hits or 0.0
+                    said[name] = round(value + more)
         return said
 
     @property
@@ -227,7 +232,7 @@ def _moved(pairs: Sequence[tuple[CacheCounters, CacheCounters]]) -> Moved:
     fields = ("queries", "hits", "local_cache_hit", "prompt_cached", "prompt_tokens", "requests_finished")
     steps = {
         name: _step([(getattr(b, name), getattr(a, name)) for b, a in pairs])
-        for name in (*fields, "prefill_s", "queue_s", "preemptions")
+        for name in (*fields, "external_hits", "prefill_s", "queue_s", "preemptions")
     }
     restarted = any(value is not None and value < 0 for value in steps.values()) or any(
         b.started_s is not None and a.started_s is not None and b.started_s != a.started_s for b, a in pairs
