@@ -17,6 +17,7 @@ from signoff.core.profile import Profile
 from signoff.core.words import Gate
 from signoff.errors import SignoffError
 from signoff.read.launch_log import read_launch_log
+from signoff.run.packs import load_packs
 from signoff.run.profiles import load_profile
 
 
@@ -61,6 +62,7 @@ async def prepare(path: Path, gates: tuple[Gate, ...] = (), all_gates: bool = Fa
     """The setup of the plan at `path`; `gates` narrows which of the plan's gates run."""
     plan, raw = read_plan(path)
     profile = load_profile(plan.profile)
+    load_packs(plan.agent.packs)  # a broken pack must be known before the first request
     for gate in gates:
         if gate not in plan.gates:
             raise SignoffError(

@@ -16,7 +16,7 @@ from signoff.core.words import Gate
 from signoff.core.workload import rng
 
 Via = Literal["direct", "gateway"]
-THINKING_TOKENS, PLAIN_TOKENS = 2048, 160
+THINKING_TOKENS, PLAIN_TOKENS = 2048, 128
 """Output budgets: a model that thinks spends most of it before the answer."""
 DEADLINE_S, SILENCE_S = 120.0, 60.0
 
