@@ -92,3 +92,11 @@ async def test_the_stats_line_is_written_while_there_is_work(service):
         count = len(lines)
         await asyncio.sleep(0.2)
         assert caller.log().count("Engine 000:") <= count + 1
+
+
+async def test_prompt_logprobs_skip_reading_and_are_not_counted(service):
+    prompt = list(range(100, 5100))
+    async with service() as caller:
+        assert [await caller.cached(prompt), await caller.cached(prompt, prompt_logprobs=1)] == [0, 0]
+        assert await caller.metric("vllm:prefix_cache_queries_total") == 5000
+        assert await caller.cached(prompt) == 4608

@@ -207,7 +207,7 @@ class Metrics:
 
     def admitted(self, sequence: Sequence) -> None:
         """First time scheduled: queries and hits are counted here."""
-        if self.settings.prefix_caching and sequence.preemptions == 0:
+        if self.settings.prefix_caching and not sequence.skip_reading:
             self.queries.add(len(sequence.prompt), self._main)
             if not self.hits_frozen:
                 self.hits.add(sequence.reported_cached, self._main)

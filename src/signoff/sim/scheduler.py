@@ -108,7 +108,8 @@ class Scheduler:
     def _start(self, sequence: Sequence, now_s: float) -> bool:
         """Blocks for the whole prompt, those found in the cache and new ones; False when there are too few."""
         settings = self.settings
-        found = self.cache.look_up(sequence.hashes, sequence.known) if settings.prefix_caching else None
+        reads = settings.prefix_caching and not sequence.skip_reading
+        found = self.cache.look_up(sequence.hashes, sequence.known) if reads else None
         hit = list(found.blocks) if found else []
         need = -(-sequence.known // settings.unit) - len(hit)
         held = [block for block in hit if self.pool.is_free(block)]
@@ -119,9 +120,9 @@ class Scheduler:
         sequence.blocks = hit + self.pool.take(need)
         sequence.state = self.pool.take(settings.state_blocks)
         sequence.computed = len(hit) * settings.unit
-        if found and settings.prefix_caching:
-            sequence.junction = found.junction
-            sequence.states_wanted = self.cache.wanted_states(len(sequence.prompt), found.junction)
+        if settings.prefix_caching:
+            sequence.junction = found.junction if found else 0
+            sequence.states_wanted = self.cache.wanted_states(len(sequence.prompt), sequence.junction)
         if sequence.scheduled_s is None:
             sequence.scheduled_s = now_s
             sequence.cached = sequence.computed

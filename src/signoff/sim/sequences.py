@@ -26,11 +26,14 @@ class Sequence:
         arrived_s: float,
         on_tokens: Callable[["Sequence", int], None],
         on_end: Callable[["Sequence", str], None],
+        skip_reading: bool = False,
     ) -> None:
         self.request_id = request_id
         self.prompt, self.answer_ids, self.finish = prompt, answer_ids, finish
         self.hashes, self.salt, self.max_tokens = hashes, salt, max_tokens
         self.on_tokens, self.on_end = on_tokens, on_end
+        self.skip_reading = skip_reading
+        """The prefix cache is not read for it, and its tokens are not counted as queried."""
         self.computed = 0
         """Tokens whose KV is in held blocks."""
         self.generated = 0

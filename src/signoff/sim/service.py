@@ -210,6 +210,7 @@ class Service:
             arrived_s=self.engine.now_s,
             on_tokens=lambda s, _: answering.on_tokens(choice, s),
             on_end=lambda s, reason: answering.on_end(choice, s, reason),
+            skip_reading=asked.skip_reading,
         )
         choice.sequence = sequence
         self.engine.submit(sequence)
