@@ -7,6 +7,8 @@ import re2
 from signoff.read.launch_log_scan import Line, options, pattern, spaced, texts
 from signoff.read.launch_log_types import HttpCount, PhaseMark, Rank, RequestMark, StatsLine
 
+IDLE_MAX = 4096
+_IDENTITY_WORDS = (b"version", b"LLM engine", b"model", b"args:", b"nccl==", b"world size", b"model_path")
 ROWS_MAX, HTTP_KINDS_MAX, TEXT_MAX = 20_000, 500, 200
 
 PHASES: tuple[tuple[str, str], ...] = (
@@ -21,7 +23,7 @@ PHASES: tuple[tuple[str, str], ...] = (
     ("warmup", r"Graph capturing finished in|Capture cuda graph end|[Aa]utotun(?:er|ing)\]?:? ?(?:Tuning|starts?|pro)|"
                r"init engine \(profile"),
     ("ready", r"Application startup complete|The server is fired up and ready|vLLM server is ready|"
-              r"Uvicorn running on"),
+              r"Uvicorn running on|(?:vllm|server|http)\S{0,30} listening on "),
     ("shutdown", r"Shutting down|\[shutdown\]|[Rr]eceived (?:signal[ =]?)?SIG(?:TERM|INT)|"
                  r"Application shutdown complete|signal=SIGTERM|shutting down gracefully"),
 )  # fmt: skip
@@ -113,6 +115,8 @@ class Facts:
         self.marks: list[PhaseMark] = []
         """Every mark of every boot, in file order."""
         self.boot_mark = 0
+        self._idle: set[str] = set()
+        """Messages that state nothing; logs repeat them by the thousand."""
         self._clear()
 
     def _clear(self) -> None:
@@ -141,11 +145,12 @@ class Facts:
                 self.http[key][0] += 1
             elif len(self.http) < HTTP_KINDS_MAX:
                 self.http[key] = [1, line.number]
-        else:
+        elif line.message not in self._idle:
             hits = sorted(_WHICH.Match(data) or ())
             if hits and hits[0] < len(PHASES):
                 self._phase(PHASES[hits[0]][0], line)
-            self._identity(line)
+            if not self._identity(line) and not hits and len(self._idle) < IDLE_MAX:
+                self._idle.add(line.message)
             for index in hits:
                 if index >= len(PHASES):
                     self._put(index - len(PHASES), data)
@@ -182,12 +187,15 @@ class Facts:
             self.seen.add(name)
             self.marks.append(PhaseMark(name=name, line=line.number, stamp=line.stamp))
 
-    def _identity(self, line: Line) -> None:
+    def _identity(self, line: Line) -> bool:
+        """Takes what the line says of version, model, arguments, configuration, ranks; whether it speaks of any."""
         data = line.data
+        if not any(word in data for word in _IDENTITY_WORDS):
+            return False
         versioned = b"API server version" in data or b"LLM engine" in data or "█" in line.text
-        if versioned and (found := _VERSION.search(data)):
+        if versioned and "version" not in self.scalars and (found := _VERSION.search(data)):
             self.scalars.setdefault("version", texts(found)["version"][:TEXT_MAX])
-        if b"model" in data and (found := _MODEL.search(data)):
+        if "model" not in self.scalars and b"model" in data and (found := _MODEL.search(data)):
             self.scalars.setdefault("model", texts(found)["model"][:TEXT_MAX])
         if b"non-default args:" in data:
             for found in _ARGUMENT.finditer(data.partition(b"non-default args:")[2]):
@@ -205,6 +213,7 @@ class Facts:
             if rank is not None and len(self.ranks) < 4096:
                 sizes = {name: _whole(got.get(name)) for name in ("tp", "pp", "dp", "ep")}
                 self.ranks[rank] = Rank(rank=rank, world_size=_whole(got["world"]) or 0, line=line.number, **sizes)
+        return True
 
     def _statistics(self, line: Line) -> None:
         if len(self.stats) >= ROWS_MAX:

@@ -12,6 +12,7 @@ from signoff.read.launch_log_rules_serving import ENVELOPES, SERVING
 from signoff.read.launch_log_scan import Line, options, pattern, spaced, texts
 from signoff.read.launch_log_types import LogNote, PhaseMark
 
+KNOWN_MAX = 4096
 NOTES_MAX, NOISE_MAX, TEXT_MAX, FRAMES_MAX = 2000, 800, 500, 12
 RULES: tuple[Rule, ...] = (
     *SPECIAL, *HARDWARE, *CUDA, *MEMORY, *WEIGHTS, *LAYOUT, *COLLECTIVES, *SERVING, *ENVELOPES, *NOISE_RULES,
@@ -30,8 +31,9 @@ _FRAME = pattern(
 _LAST_LINE = re2.compile(
     r"^(?:\[rank\d+\]:? ?)?[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Timeout|Warning)?(?::|$)"
 )
-_NO_NOTE = pattern(r"HTTP/[\d.]+\"? \d\d\d|non-default args: |LLM engine[^\n]{0,40} with config|Received request ")
-"""Access log, echoed arguments and logged prompts: what they quote is not the server speaking."""
+_ANSWERED = pattern(r"HTTP/[\d.]+\"? \d\d\d")
+_ECHOES = (b"non-default args: ", b"with config", b"Received request ")
+"""Echoed arguments and logged prompts: what they quote is not the server speaking. Nor are paths of the access log."""
 _SPOKEN = {"shm_wait", "graph_memory", "autotune", "environment_name", "kv_scale"}
 """Noise that alarms people although its level is only INFO."""
 _CARETS = re2.compile(r"^[\s~^]*$")
@@ -71,13 +73,21 @@ class Notes:
     def __init__(self) -> None:
         self.kept: list[LogNote] = []
         self.dropped = self._noise = 0
+        self._known: dict[str, tuple[Rule, dict[str, str]] | None] = {}
+        """Messages already matched; logs repeat them by the thousand."""
         self._frames: dict[str, list[str]] = {}
         self.open_traceback = False
 
     def take(self, line: Line) -> None:
-        if _NO_NOTE.search(line.data):
+        data = line.data
+        if any(echo in data for echo in _ECHOES) or (b"HTTP/" in data and _ANSWERED.search(data)):
             return
-        found = matched(line.data)
+        if line.message in self._known:
+            found = self._known[line.message]
+        else:
+            found = matched(data)
+            if len(self._known) < KNOWN_MAX:
+                self._known[line.message] = found
         message = line.message
         quiet = line.level in ("INFO", "DEBUG")
         if found is not None and found[0].family == NOISE and quiet and found[0].kind not in _SPOKEN:

@@ -120,7 +120,7 @@ MEMORY: tuple[Rule, ...] = (
         "host_oom",
         r"Out of memory: Killed process|oom-kill:|oom_reaper|OOMKilled|Memory cgroup out of memory|"
         r"exit code: -9\b|died[^\n]*exit ?code:? -9|was killed due to the node running low on memory|"
-        r"ray\.exceptions\.OutOfMemoryError|Cannot allocate memory|std::bad_alloc|Unable to allocate[^\n]*array",
+        r"ray\.exceptions\.OutOfMemoryError|Unable to allocate[^\n]*array",
         _SOAK,
         "Host memory ran out and the kernel killed a process.",
     ),

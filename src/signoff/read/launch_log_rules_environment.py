@@ -236,6 +236,12 @@ COLLECTIVES: tuple[Rule, ...] = (
 
 HOST: tuple[Rule, ...] = (
     failure(
+        "host_allocation",
+        r"Cannot allocate memory|std::bad_alloc|\[Errno 12\]",
+        _SOAK,
+        "The process could not get host memory: the limit of the cgroup or of the machine is reached.",
+    ),
+    failure(
         "port_in_use",
         r"[Aa]ddress already in use|port \d+ is (?:already )?(?:used|in use)",
         _ENV,

@@ -197,6 +197,10 @@ def _one_scrape(file: CaseFile, scrape: Scrape) -> list[Clue]:
         line, text = _metric(file, "vllm:kv_cache_usage_perc")
         why = "The cache is occupied although nothing runs or waits: blocks are held."
         out.append(failing("kv_held", _SOAK, Phase.SOAK, _REWORK, 78, file.name, line, text, why))
+    if not out and running and waiting is not None and waiting < WAITING_MIN and (kv or 0.0) < KV_FULL:
+        line, text = _metric(file, "vllm:num_requests_running")
+        why = "Requests run, none wait for long, and the cache is not exhausted."
+        out.append(harmless("serving", Phase.CONCURRENCY, file.name, line, text, why))
     out += _ends(file, scrape)
     if (scrape.total("vllm:corrupted_requests_total") or 0) > 0:
         line, text = _metric(file, "vllm:corrupted_requests_total")

@@ -140,6 +140,7 @@ def _note(case: Case, file: CaseFile, note: LogNote, weigh: int) -> Clue:
     weight = _WEIGHTS.get(note.kind, 95) * weigh // 100
     if note.envelope:
         weight, cause = min(weight, 40), cause if cause is not Cause.NONE else _after_ready(file, note)
+        phase = _SERVING_PHASE.get(cause, Phase.LOAD)
     return failing(note.kind, cause, phase, verdict, weight, file.name, note.line, note.text, note.why)
 
 
