@@ -1,0 +1,1 @@
+vllm serve /models/kimi-k3 -tp 8 -pp 2
