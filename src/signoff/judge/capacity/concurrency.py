@@ -100,6 +100,7 @@ def _measured(level: Level | None) -> dict[str, Value]:
     return shown | {
         "missed": ", ".join(failing) or None,
         "open": level.why or None,
+        "bound": level.resource or level.pressure.bound or "nothing that was seen",
         "ttft_samples": level.ttft_samples,
         "kv_high": pressure.kv_high,
         "kv_bound_share": pressure.kv_bound_share,

@@ -111,7 +111,7 @@ ENTRIES: tuple[Entry, ...] = (
         changes="A hold of the floor within all limits, with at least the profile's number of requests.",
         sentences={
             PASS: "{floor} requests at once held; the highest load that held is {held}.",
-            FAIL: "{floor} requests at once do not hold: at {level} missed {missed}; bound by {resource}; the highest "
+            FAIL: "{floor} requests at once do not hold: at {level} missed {missed}; bound by {bound}; the highest "
             "load that held is {held}. KV use at most {kv_high}, {running_high} running, {waiting_high} waiting, "
             "{preemptions} preemptions.",
             OPEN: "Whether {floor} requests at once hold is open ({open}); {requests} requests were seen.",
@@ -133,13 +133,13 @@ ENTRIES: tuple[Entry, ...] = (
         sentences={
             PASS: "{target} requests at once held: first token p99 {ttft_ms_p99_measured} ms over {ttft_samples} "
             "requests, error rate {error_rate_measured}, preempted share {preempted_share_measured}.",
-            FAIL: "{target} requests at once do not hold: at {level} missed {missed}; bound by {resource}; the highest "
+            FAIL: "{target} requests at once do not hold: at {level} missed {missed}; bound by {bound}; the highest "
             "load that held is {held}.",
             OPEN: "Whether {target} requests at once hold is open ({open}); the highest load that held is {held}.",
             NOT_RUN: "The target load was not tried.",
         },
         next_step={
-            FAIL: "Serve at most {held} at once, or remove the bound ({resource}) and hold the target again.",
+            FAIL: "Serve at most {held} at once, or remove the bound ({bound}) and hold the target again.",
             OPEN: "Say every limit in the plan and hold the target for longer.",
         },
     ),
