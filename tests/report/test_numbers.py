@@ -35,6 +35,8 @@ def plain(text: str) -> str:
         ("error_rate", 0.00213, "0.21 %"),
         ("reuse_share", 1.0, "100 %"),
         ("kv_cache_usage", 0.9712, "97.1 %"),
+        ("kv_high", 0.9985, "99.9 %"),
+        ("kv_tokens", 4096, "4,096 tokens"),
         ("output_tokens_per_s", 12_345.6, "12,346 /s"),
         ("held", 16, "16"),
         ("held", True, "yes"),
@@ -66,6 +68,10 @@ def test_an_interval_stands_with_its_value() -> None:
     values = {"ttft_ms": 100.0, "ttft_ms_low": 90.0, "ttft_ms_high": 1200.0}
     assert plain(with_interval("ttft_ms", values)) == "100 ms (90 ms – 1.2 s)"
     assert plain(with_interval("ttft_ms", {"ttft_ms": 100.0})) == "100 ms"
+    measured = {"ttft_ms_p99_measured": 1840.0, "ttft_ms_p99_low": 1800.0, "ttft_ms_p99_high": None}
+    assert plain(with_interval("ttft_ms_p99_measured", measured)) == "1.84 s (≥ 1.8 s)"
+    share = {"failed_share": 0.025, "share_low": 0.01, "share_high": 0.1}
+    assert plain(with_interval("failed_share", share)) == "2.5 % (1 % – 10 %)"
 
 
 def test_instants_sizes_and_digests() -> None:

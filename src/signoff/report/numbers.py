@@ -46,6 +46,8 @@ _SCALES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 def unit_of(name: str) -> str:
     """The unit that `name` carries: the last part that is one, statistics like `p99` skipped; empty when none."""
     parts = name.split("_")
+    if parts[0] == "kv" and len(parts) > 1 and parts[-1] not in {"tokens", "blocks", *_BYTES}:
+        return "usage"  # vLLM tells cache use as a share
     while len(parts) > 1 and (parts[-1] in _STATISTICS or parts[-1].isdigit()):
         parts.pop()
     if parts[-2:] == ["per", "s"]:
@@ -53,8 +55,6 @@ def unit_of(name: str) -> str:
     if parts[-2:] == ["per", "hour"]:
         return "per_hour"
     last = parts[-1]
-    if len(parts) > 1 and parts[0] == "kv" and last not in _BYTES and last != "tokens":
-        return "usage"
     known = last in _PLAIN_UNITS or last in _BYTES or last in _SHARES or last in {"ms", "s", "ns", "percent"}
     return last if known else ""
 
@@ -104,9 +104,12 @@ def beside_label(name: str, value: Value) -> str:
 def interval(name: str, values: Mapping[str, Value]) -> str:
     """The interval of `values[name]`, empty when none stands beside it."""
     ends = bounds_of(name, values)
-    if ends is None or values.get(name) is None or all(values[end] is None for end in ends):
+    if ends is None or values.get(name) is None:
         return ""
-    return " – ".join(beside_label(name, values[end]) for end in ends)
+    low, high = (None if values[end] is None else beside_label(name, values[end]) for end in ends)
+    if low and high:
+        return f"{low} – {high}"
+    return f"≥ {low}" if low else (f"≤ {high}" if high else "")
 
 
 def base_of(name: str) -> str:

@@ -310,7 +310,12 @@ def _checklist(verdict: Verdict, word: Mapping[str, str], told: Mapping[str, str
     )
 
 
-_CONDITION_UNITS = {"concurrency_cap": "requests", "error_rate_alert": "error_rate"}
+def _condition_value(kind: str, value: Value, word: Mapping[str, str]) -> str:
+    if value is None:
+        return word["value.not_in_plan"]
+    if kind == "concurrency_cap":
+        return word["value.requests"].format(n=quantity("n", value))
+    return _utc(quantity("error_rate" if kind == "error_rate_alert" else kind, value))
 
 
 def _condition(condition: Mapping[str, Value], word: Mapping[str, str]) -> Row:
@@ -324,7 +329,7 @@ def _condition(condition: Mapping[str, Value], word: Mapping[str, str]) -> Row:
     return Row(
         key=kind,
         label=word.get(f"condition.{kind}", kind.replace("_", " ")),
-        text=word["value.not_in_plan"] if value is None else quantity(_CONDITION_UNITS.get(kind, kind), value),
+        text=_condition_value(kind, value, word),
         note=" · ".join(notes),
         tone="missing" if value is None else "",
     )

@@ -166,7 +166,7 @@ WORDS: dict[str, str] = {
     "value.not_in_plan": "计划未说明",
     "value.target_not_passed": "未证明达到目标",
     "value.requests": "{n} 个请求",
-    "value.tokens": "{n} 个token",
+    "value.tokens": "{n} 个 token",
     "value.all": "全部",
     "value.sources": "{k} 个，至少 {n} 个",
     "value.of": "{k} / {n}",
