@@ -53,7 +53,8 @@ class Death(Struct, frozen=True, kw_only=True):
 
 
 def findings(seen: Seen) -> list[Finding]:
-    return [_alive(seen), _inband(seen), _server_errors(seen), _limits(seen), _metrics(seen)]
+    found = death(seen)
+    return [_alive(seen, found), _inband(seen, found), _server_errors(seen, found), _limits(seen), _metrics(seen)]
 
 
 def _about(code: str, outcome: Outcome, bearing: Bearing, **more: object) -> Finding:
@@ -64,7 +65,7 @@ def death(seen: Seen) -> Death | None:
     """Where the service was lost first, by the loop's own word or by a start time that changed; `None`: it lived."""
     ended = [e for e in seen.dossier.events if isinstance(e, StageFinished) and e.gate is Gate.CAPACITY and e.stopped]
     first = next((e for e in ended if e.stopped in (LOST, HUNG)), None)
-    silent = next((r for r in seen.dossier.of_stage("capacity.idle") if r.state is not State.OK and speaks(r)), None)
+    silent = next((r for r in seen.all_of("capacity.idle") if r.state is not State.OK and speaks(r)), None)
     if first is None and silent is None:
         return _restart(seen)
     told_ns = first.at_ns if first is not None else (silent.end_ns if silent is not None else 0)
@@ -120,13 +121,12 @@ def _failure_note(seen: Seen) -> LogNote | None:
     return next((n for n in fresh if not n.envelope), fresh[0] if fresh else None)
 
 
-def _alive(seen: Seen) -> Finding:
+def _alive(seen: Seen, found: Death | None) -> Finding:
     """Dead, hung or restarted; and whether that was resources or software (design of the product, where an
     out-of-memory or stall belongs)."""
     items = (4, 6, 7)
     if not seen.records:
         return _about("capacity.service.alive", Outcome.NOT_RUN, Bearing.SERVICE, items=items)
-    found = death(seen)
     if found is None:
         alive = any(r.state is State.OK for r in seen.records)
         outcome = Outcome.PASS if alive else Outcome.INCONCLUSIVE
@@ -191,10 +191,9 @@ def _under_floor(seen: Seen, found: Death) -> bool:
     return size <= floor
 
 
-def _inband(seen: Seen) -> Finding:
+def _inband(seen: Seen, found: Death | None) -> Finding:
     """Errors inside an answer of HTTP 200, and answers that end without their end; what broke when the service died is
     told there."""
-    found = death(seen)
     spoken = [r for r in seen.records if speaks(r) and (found is None or r.end_ns < found.at_ns)]
     bad = [r for r in spoken if r.state in (State.INBAND_ERROR, State.UNFINISHED, State.MALFORMED, State.NO_USAGE)]
     limit = seen.dossier.plan.objective.limits.error_rate
@@ -220,12 +219,11 @@ def _inband(seen: Seen) -> Finding:
     )
 
 
-def _server_errors(seen: Seen) -> Finding:
+def _server_errors(seen: Seen, found: Death | None) -> Finding:
     """Answers of HTTP 5xx at loads up to the floor, nothing being at its bound: the software's own. 503 is a queue that
     says no. Above the floor the load that did not hold says it all."""
     limit, floor = seen.dossier.plan.objective.limits.error_rate, seen.dossier.plan.objective.concurrency.floor
     free = {x.stage for x in seen.levels if x.streams <= floor and not x.pressure.bound}
-    found = death(seen)
     spoken = [r for r in seen.records if speaks(r) and r.stage in free and (found is None or r.end_ns < found.at_ns)]
     bad = [r for r in spoken if r.state is State.HTTP_ERROR and (r.status or 0) >= 500 and r.status != 503]
     outcome = _rated(len(bad), len(spoken), limit)
@@ -281,8 +279,8 @@ def _limits(seen: Seen) -> Finding:
 
 def _metrics(seen: Seen) -> Finding:
     """Whether the server's metrics were seen through every stage that sent something."""
-    stages = sorted({r.stage for r in seen.records})
-    uncovered = [stage for stage in stages if not _covered(seen, [r for r in seen.records if r.stage == stage])]
+    stages = sorted(seen.by_stage)
+    uncovered = [stage for stage in stages if not _covered(seen, seen.by_stage[stage])]
     missing = [
         name for name, names in NEEDED.items() if not any(table.series(one) for table in seen.tables for one in names)
     ]

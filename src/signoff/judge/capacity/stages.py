@@ -34,13 +34,20 @@ class Seen(Struct, frozen=True, kw_only=True):
     log_after: LaunchLog | None = None
     log_after_digest: str = ""
 
+    by_stage: dict[str, list[Record]]
+    """This gate's records, in order of being appended."""
+
     @property
     def records(self) -> list[Record]:
-        return [r for r in self.dossier.records if r.gate is Gate.CAPACITY]
+        return [r for own in self.by_stage.values() for r in own]
+
+    def all_of(self, stage: str) -> list[Record]:
+        """Requests of a stage and its steps."""
+        return [r for name, own in self.by_stage.items() if name == stage or name.startswith(stage + ".") for r in own]
 
     def of(self, stage: str) -> list[Record]:
-        """Requests of a stage, those left out that only asked whether the service was back."""
-        return [r for r in self.dossier.of_stage(stage) if r.labels.get("arm") != "probe"]
+        """The same, those left out that only asked whether the service was back."""
+        return [r for r in self.all_of(stage) if r.labels.get("arm") != "probe"]
 
 
 def see(dossier: Dossier) -> Seen:
@@ -48,11 +55,16 @@ def see(dossier: Dossier) -> Seen:
     log, log_digest = _log(dossier, "before")
     after, after_digest = _log(dossier, "after")
     declared = log.max_model_len if log is not None else None
+    by_stage: dict[str, list[Record]] = {}
+    for record in dossier.records:
+        if record.gate is Gate.CAPACITY:
+            by_stage.setdefault(record.stage, []).append(record)
     return Seen(
         dossier=dossier,
         sizes=sizes(dossier.plan, dossier.profile, _window(dossier) or declared),
         tables=tables,
-        levels=_levels(dossier, tables, log),
+        levels=_levels(dossier, by_stage, tables, log),
+        by_stage=by_stage,
         log=log,
         log_digest=log_digest,
         log_after=after,
@@ -77,17 +89,25 @@ def _log(dossier: Dossier, when: str) -> tuple[LaunchLog | None, str]:
     return None, ""
 
 
-def _levels(dossier: Dossier, tables: Sequence[MetricTable], log: LaunchLog | None) -> tuple[Level, ...]:
+def _levels(
+    dossier: Dossier, by_stage: dict[str, list[Record]], tables: Sequence[MetricTable], log: LaunchLog | None
+) -> tuple[Level, ...]:
     started = [
         e for e in dossier.events if isinstance(e, StageStarted) and e.stage.startswith((CLIMB + ".", CAP + "."))
     ]
-    return tuple(_level(dossier, event, tables, log) for event in started)
+    return tuple(_level(dossier, event, by_stage.get(event.stage, []), tables, log) for event in started)
 
 
-def _level(dossier: Dossier, started: StageStarted, tables: Sequence[MetricTable], log: LaunchLog | None) -> Level:
+def _level(
+    dossier: Dossier,
+    started: StageStarted,
+    records: list[Record],
+    tables: Sequence[MetricTable],
+    log: LaunchLog | None,
+) -> Level:
     finished = dossier.finished(started.stage)
     least = number(started.conditions, "requests_min", dossier.profile.floors.concurrency_requests)
-    own = [r for r in dossier.records if r.stage == started.stage and r.labels.get("arm") != "probe"]
+    own = [r for r in records if r.labels.get("arm") != "probe"]
     return level(
         started.stage,
         number(started.conditions, "streams", 0),
