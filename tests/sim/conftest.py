@@ -4,10 +4,16 @@ import pytest
 
 from simulated_caller import serving
 
+STEP_MS = 0.5
+"""Quicker than the service is by itself, where a test does not measure time."""
+
 
 @pytest.fixture
 def service():
-    return serving
+    def quick(*faults, **changes):
+        return serving(*faults, **{"step_ms": STEP_MS, **changes})
+
+    return quick
 
 
 WEATHER = {

@@ -93,12 +93,12 @@ async def test_reasoning_leak_and_lost(service):
 
 async def test_a_share_strikes_about_as_often_and_in_the_same_places(service, weather):
     async def struck(caller):
-        answers = [await ask(caller, weather, headers={"X-Request-Id": f"r{k}"}) for k in range(60)]
+        answers = await asyncio.gather(*(ask(caller, weather, headers={"X-Request-Id": f"r{k}"}) for k in range(60)))
         return [k for k, answer in enumerate(answers) if "tool_calls" not in choice(answer)["message"]]
 
-    async with service("tool-none=0.25", step_ms=0.1) as caller:
+    async with service("tool-none=0.25") as caller:
         first = await struck(caller)
-    async with service("tool-none=0.25", step_ms=0.1) as caller:
+    async with service("tool-none=0.25") as caller:
         assert await struck(caller) == first
     assert 5 <= len(first) <= 28
 
@@ -127,7 +127,7 @@ async def test_gateway_sends_twice(service):
         await caller.chat("Hello.", max_tokens=5, gateway=True)
         await asyncio.sleep(0.15)
         assert await caller.metric("vllm:request_success_total") == 3
-    async with service("retry-duplicate-effect") as caller:
+    async with service("retry-duplicate-effect", step_ms=4) as caller:
         await caller.chat("Hello.", max_tokens=60, gateway=True)
         await asyncio.sleep(0.5)
         assert await caller.metric("vllm:request_success_total") == 2
@@ -207,7 +207,7 @@ async def test_long_oom_kills_the_engine_and_then_the_server(service):
 
 
 async def test_a_stream_that_dies_ends_with_an_error_event_and_done(service):
-    async with service("soak-engine-death=0.1") as caller:
+    async with service("soak-engine-death=0.1", step_ms=4) as caller:
         body = {"messages": [{"role": "user", "content": "Go on."}], "max_tokens": 2000}
         status, events = await caller.stream("/v1/chat/completions", body)
         assert status == 200
@@ -241,9 +241,9 @@ async def peak(caller, metric, count):
 
 
 async def test_small_pool_and_few_slots(service):
-    async with service() as caller:
+    async with service(step_ms=4) as caller:
         assert await peak(caller, "vllm:num_requests_waiting", 12) == 0
-    async with service("conc-kv-small=4") as caller:
+    async with service("conc-kv-small=4", step_ms=4) as caller:
         load = asyncio.create_task(many(caller, 12))
         await asyncio.sleep(0.06)
         assert await caller.metric("vllm:num_requests_waiting", engine="0") >= 7
@@ -251,7 +251,7 @@ async def test_small_pool_and_few_slots(service):
         await load
         assert await caller.metric("vllm:kv_cache_usage_perc") == 0
         assert "Maximum concurrency for 1,048,576 tokens per request: 1.00x" in caller.log()
-    async with service("conc-slots=3") as caller:
+    async with service("conc-slots=3", step_ms=4) as caller:
         load = asyncio.create_task(many(caller, 12))
         await asyncio.sleep(0.06)
         assert await caller.metric("vllm:num_requests_running") == 3
@@ -281,7 +281,7 @@ async def test_leak_and_degrade(service):
         await caller.complete([5] * 5000)
         assert await caller.metric("vllm:num_requests_running") == 0
         assert await caller.metric("vllm:kv_cache_usage_perc") > 0
-    async with service("soak-degrade=0.5") as caller:
+    async with service("soak-degrade=0.5", step_ms=4) as caller:
         for _ in range(8):
             await caller.complete("x", max_tokens=10)
         gaps = await caller.metric("vllm:inter_token_latency_seconds_count")
@@ -297,7 +297,7 @@ async def test_inband_errors(service):
 
 
 async def test_restart_resets_what_a_restart_resets(service):
-    async with service("soak-restart=0.2") as caller:
+    async with service("soak-restart=0.2", step_ms=4) as caller:
         await caller.chat("x", max_tokens=5)
         started = await caller.metric("process_start_time_seconds")
         with pytest.raises(aiohttp.ClientError):
