@@ -26,7 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { FDS_MAX = 65536, READ_BYTES = 65536, EVENTS = 256, BUCKETS = 20000, BUCKET_NS = 10000 };
+enum { FDS_MAX = 65536, READ_BYTES = 65536, EVENTS = 256, TURN_SENDS = 256, BUCKETS = 20000, BUCKET_NS = 10000 };
 
 struct stream {
     int fd;
@@ -272,9 +272,11 @@ static void serve(int listener) {
     epoll_ctl(poller, EPOLL_CTL_ADD, listener, &wanted);
     while (!stopping) {
         uint64_t now = now_ns();
-        for (; heap_size > 0 && heap[1]->due <= now; now = now_ns())
+        for (int sent = 0; sent < TURN_SENDS && heap_size > 0 && heap[1]->due <= now; sent++, now = now_ns())
             send_due(heap[1]);
-        uint64_t wait = heap_size > 0 ? heap[1]->due - now : 100000000u;
+        uint64_t wait = 100000000u;
+        if (heap_size > 0)
+            wait = heap[1]->due > now ? heap[1]->due - now : 0; /* still behind: only look for requests */
         wait = wait < 100000000u ? wait : 100000000u;
         struct timespec timeout = {0, (long)wait};
         int count = epoll_pwait2(poller, events, EVENTS, &timeout, NULL);
