@@ -14,6 +14,8 @@ from raw_server import CLOCK, DONE, END, GOOD, HEAD, USAGE, RawServer, ask, chun
 
 from signoff.collect.client import HANG_UP, HttpClient
 from signoff.collect.client_answer import Tally
+from signoff.collect.client_connection import Connection
+from signoff.collect.client_flight import Flight
 from signoff.collect.sse import SseReader
 from signoff.core.plan import Service
 from signoff.core.words import State
@@ -308,3 +310,46 @@ async def test_a_client_that_slept_through_the_silence_does_not_blame_the_server
             found = await task
     assert found.record.state is State.OK, found.record.error
     assert "lagged" in found.record.disqualified
+
+
+class Nowhere(asyncio.Transport):
+    """A transport that takes everything and gives nothing."""
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+    def is_closing(self) -> bool:
+        return False
+
+    def write(self, data: object) -> None: ...
+    def abort(self) -> None: ...
+
+
+WIRE = [
+    streamed(*GOOD[:1], *[event({"content": f"w{k}"}) for k in range(6)], *GOOD[1:], DONE),
+    HEAD + chunk(b"".join([*GOOD, DONE])) + END,
+    streamed(*[each.replace(b"\n", b"\r\n") for each in [GOOD[0], GOOD[1]]], *GOOD[1:], DONE),
+    streamed(GOOD[0], b": ping\n\n", GOOD[1], event(CALL), GOOD[1], *GOOD[1:], DONE),
+    streamed(GOOD[1], GOOD[1], GOOD[1][:-1] + b"data: 7\n\n", DONE),
+]
+
+
+@given(st.sampled_from(WIRE), st.lists(st.integers(0, 3000), max_size=10))
+@settings(deadline=None)
+def test_the_network_may_tear_the_answer_anywhere(raw: bytes, cuts: list[int]) -> None:
+    async def facts(pieces: list[bytes]) -> tuple:
+        async with HttpClient(Service(base_url="http://127.0.0.1:1"), CLOCK) as client:
+            connection = Connection(client)
+            connection.connection_made(Nowhere({"ssl_object": "no file number"}))
+            flight = Flight(ask(), 1, 1, keep_body=True)
+            connection.begin(flight, b"")
+            for piece in pieces:
+                connection.data_received(piece)
+                if len(pieces) % 2:
+                    connection.drain()
+            connection.drain()
+            record = flight.exchange("").record
+            told = (record.state, record.error, record.finish_reason, record.prompt_tokens, record.status)
+            return *told, len(record.chunk_ns), record.first_tool_ns is None, flight.exchange("").response
+
+    at = sorted({cut for cut in cuts if 0 < cut < len(raw)})
+    torn = [raw[a:b] for a, b in zip([0, *at], [*at, len(raw)], strict=True)]
+    assert asyncio.run(facts(torn)) == asyncio.run(facts([raw]))
