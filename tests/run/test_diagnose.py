@@ -34,6 +34,13 @@ def test_a_cut_archive_still_gives_its_start(tmp_path: Path) -> None:
     assert diagnose([path]).cause is Cause.TOPOLOGY
 
 
+def test_archives_packed_one_behind_the_other(tmp_path: Path) -> None:
+    path = tmp_path / "vllm.log.gz"
+    path.write_bytes(gzip.compress(b"INFO 09-14 06:00:00 [x.py:1] fine\n" * 9000) + gzip.compress(LOG))
+    found = diagnose([path])
+    assert (found.cause, found.findings[0].line) == (Cause.TOPOLOGY, 9001)
+
+
 def test_large_files_keep_start_and_end(tmp_path: Path) -> None:
     path = tmp_path / "big.log"
     path.write_bytes(b"first\n" + b"x" * 5000 + b"\nlast")

@@ -64,12 +64,16 @@ def read_bounded(path: Path, bytes_max: int) -> bytes:
 
 
 def _unzipped(path: Path, bytes_max: int) -> bytes:
-    """As much as opens: a cut or broken archive still has its start. Only the first member of several is read."""
+    """As much as opens: a cut or broken archive still has its start."""
     out, unpack = bytearray(), zlib.decompressobj(wbits=31)
     with path.open("rb") as file:
+        part = file.read(1 << 16)
         try:
-            while len(out) < bytes_max and not unpack.eof and (part := file.read(1 << 16)):
+            while part and len(out) < bytes_max:
                 out += unpack.decompress(part, bytes_max - len(out))
+                part = unpack.unconsumed_tail or unpack.unused_data or file.read(1 << 16)
+                if unpack.eof:  # rotated logs are packed one behind the other
+                    unpack = zlib.decompressobj(wbits=31)
         except zlib.error:
             pass
     return bytes(out[:bytes_max])

@@ -199,7 +199,8 @@ def _unknown(file: CaseFile, note: LogNote, weigh: int) -> Clue:
     cause = Cause.SUSTAINED
     if not serving:
         cause = next((c for parts, c in _RAISED if any(part in note.text for part in parts)), Cause.ENVIRONMENT)
-    phase = Phase.SOAK if serving else Phase.LOAD
+    warm = bool(names & {"profile", "kv_cache", "capture", "warmup"})
+    phase = Phase.SOAK if serving else Phase.WARMUP if warm else Phase.LOAD
     return failing("unknown", cause, phase, _REWORK, 45, file.name, note.line, note.text, why)
 
 

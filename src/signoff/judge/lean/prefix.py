@@ -311,12 +311,10 @@ def _bodies(case: Case) -> list[Clue]:
         bodies = [row for row in file.records[:200] if "messages" in row or "system" in row or "prompt" in row]
         texts = [_prompt(row) for row in bodies]
         for number, (one, two) in enumerate(pairwise(texts), 1):
-            at = next((i for i, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two)))
+            at = common_prefix(one, two)
             if at == len(one) or at == len(two):
                 continue
-            tail = 0
-            while tail < min(len(one), len(two)) - at and one[-1 - tail] == two[-1 - tail]:
-                tail += 1
+            tail = common_prefix(one[at:][::-1], two[at:][::-1])
             if tail > at / 2 and tail >= 20 and at < 0.8 * len(one):
                 line, text = line_with(file.text, one[max(0, at - 12) : at + 4]) if at else (number, "")
                 why = "Two successive requests differ near the head and agree after it: nothing behind it can hit."
@@ -324,6 +322,18 @@ def _bodies(case: Case) -> list[Clue]:
                 out.append(clue)
                 break
     return out
+
+
+def common_prefix(one: str, two: str) -> int:
+    """Characters that two texts share from the front, by halving: comparing slices is quick."""
+    low, high = 0, min(len(one), len(two))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == two[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def _prompt(row: dict[str, Any]) -> str:
