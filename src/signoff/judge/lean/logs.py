@@ -182,7 +182,10 @@ def _weak(file: CaseFile, note: LogNote) -> Clue:
 
 _RAISED = (
     (("ImportError", "ModuleNotFoundError", "OSError", "CUDA", "driver", "cuInit"), Cause.ENVIRONMENT),
-    (("NotImplementedError", "AssertionError", "ValueError", "KeyError", "AttributeError"), Cause.TOPOLOGY),
+    (
+        ("NotImplementedError", "AssertionError", "ValueError", "KeyError", "AttributeError", "IndexError"),
+        Cause.TOPOLOGY,
+    ),
 )
 
 
