@@ -34,6 +34,8 @@ class CacheConfig(Struct, frozen=True, kw_only=True):
     unit_label: str
     """The label it was read from."""
     retention: Literal["dense", "sparse", "unknown"]
+    pool_tokens: int | None
+    """Tokens that the KV pool of one engine holds."""
     engines: tuple[str, ...]
 
 
@@ -77,6 +79,7 @@ def cache_config(series: Mapping[str, float]) -> CacheConfig | None:
         unit=unit or None,
         unit_label=label if unit else "",
         retention=_retention(infos[0]),
+        pool_tokens=_count(infos[0].get("kv_cache_size_tokens", "")) or None,
         engines=tuple(sorted({labels.get("engine", "0") for labels in infos})),
     )
 

@@ -231,7 +231,11 @@ class _Loop:
     async def _all_rounds(self, unit: int, config: CacheConfig | None, rounds: int) -> AsyncIterator[Event]:
         run_id = self.session.run_id
         length = prompt_tokens(
-            unit, self.session.plan.prefix.prompt_tokens, self.session.max_model_len, self.output_tokens
+            unit,
+            self.session.plan.prefix.prompt_tokens,
+            self.session.max_model_len,
+            self.output_tokens,
+            config.pool_tokens if config is not None else None,
         )
         built: list[tuple[int, list[dict[str, Any]]]] = []
 

@@ -48,6 +48,13 @@ def test_prompts_end_in_the_middle_of_a_unit(unit: int, asked: int | None) -> No
     assert wanted + unit > min(asked or 1024, wanted + unit - 1)
 
 
+def test_a_small_pool_holds_the_prompts_of_a_round() -> None:
+    assert prompt_tokens(32, None, 2048, 16, pool=4096) * 4 < 4096
+    assert prompt_tokens(32, 1024, 2048, 16, pool=4096) == 1040  # the plan's wish is kept
+    assert prompt_tokens(1536, None, None, 16, pool=5000) == 5376  # three units are the least that tells anything
+    assert prompt_tokens(32, None, None, 16, pool=10**7) == 1040
+
+
 @settings(deadline=None)
 @given(st.integers(1, 5_000), st.integers(64, 8_000))
 def test_prompts_stay_inside_the_window(unit: int, window: int) -> None:

@@ -15,6 +15,8 @@ Pair: TypeAlias = tuple[int, int]
 PROMPT_TOKENS_MIN = 1024
 """Shorter prompts save too little time to be seen on a clock."""
 UNITS_MIN = 3
+PROMPTS_HELD = 6
+"""A round sends four prompts that share nothing; so many and some room the pool should hold."""
 LADDER_FIRST_TOKENS, LADDER_LAST_TOKENS = 64, 32_768
 
 
@@ -70,12 +72,14 @@ def next_length(pairs: Sequence[Pair], window: int | None) -> int | None:
     return wanted if wanted <= most else None
 
 
-def prompt_tokens(unit: int, asked: int | None, window: int | None, output_tokens: int) -> int:
+def prompt_tokens(unit: int, asked: int | None, window: int | None, output_tokens: int, pool: int | None = None) -> int:
     """Prompt length: at least three units, ending in the middle of one so that no boundary case is met.
 
-    `asked` tokens (else 1,024) where that is more, never beyond the window with its output; that may be too short for
-    any hit, and the judge says so."""
-    units = max(UNITS_MIN, (asked or PROMPT_TOKENS_MIN) // unit)
+    `asked` tokens where that is more, else 1,024 or what the pool of `pool` tokens holds six of: a round's own prompts
+    must not evict each other. Never beyond the window with its output; that may be too short for any hit, and the
+    judge says so."""
+    wished = asked or min(PROMPT_TOKENS_MIN, (pool or PROMPT_TOKENS_MIN * PROMPTS_HELD) // PROMPTS_HELD)
+    units = max(UNITS_MIN, wished // unit)
     wanted = units * unit + unit // 2
     if window is None or wanted + output_tokens <= window:
         return wanted
