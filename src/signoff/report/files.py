@@ -27,10 +27,15 @@ BUNDLE_FILES = {"report.html": "html", "report.md": "md", "junit.xml": "junit"}
 
 def render(dossier: Dossier, judgement: Judgement, form: str = "html", lang: str = "en") -> bytes:
     """One report as UTF-8 bytes; `form` is one of FORMATS, `lang` one of LANGUAGES."""
-    return RENDERERS[form](view(dossier, judgement, lang)).encode()
+    return _bytes(RENDERERS[form](view(dossier, judgement, lang)))
 
 
 def render_all(dossier: Dossier, judgement: Judgement) -> dict[str, bytes]:
     """The reports that every bundle holds: file name to bytes. The same judgement gives the same bytes."""
     seen = view(dossier, judgement)
-    return {name: RENDERERS[form](seen).encode() for name, form in BUNDLE_FILES.items()}
+    return {name: _bytes(RENDERERS[form](seen)) for name, form in BUNDLE_FILES.items()}
+
+
+def _bytes(text: str) -> bytes:
+    """UTF-8; a lone surrogate that some server sent becomes `?`."""
+    return text.encode("utf-8", "replace")

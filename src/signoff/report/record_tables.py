@@ -11,10 +11,13 @@ from signoff.core.words import Gate, Outcome, State
 from signoff.judge.summaries import Quantile, inter_token, latency, quantile, rate
 from signoff.report.numbers import MISSING, digits, percent, quantity
 from signoff.report.parts import Cell, Table
+from signoff.report.timeline import even
 
 Words = Mapping[str, str]
 Key = TypeVar("Key", bound=Hashable)
 STAGE_ROWS_MAX = 60
+LATENCY_RECORDS_MAX = 5000
+"""Requests of a stage whose latencies the table takes; of more an even sample, and the table says so."""
 
 
 def stages(dossier: Dossier, word: Words) -> Table:
@@ -26,15 +29,16 @@ def stages(dossier: Dossier, word: Words) -> Table:
             Cell(text=stage.removeprefix("capacity.").replace("_", " ").replace(".", " "), fixed=True),
             _counted(rs),
             _median(rs, lambda r: r.prompt_tokens),
-            *_latencies(rs),
+            *_latencies(even(rs, LATENCY_RECORDS_MAX)),
             *_server(dossier, stage),
         )
         for stage, rs in list(groups.items())[:STAGE_ROWS_MAX]
     )
     columns = tuple(word[f"label.{head}"] for head in heads)
-    return Table(
-        id="stages", caption=word["table.capacity"], columns=columns, rows=rows, note=word["table.capacity_note"]
-    )
+    note = word["table.capacity_note"]
+    if any(len(rs) > LATENCY_RECORDS_MAX for rs in groups.values()):
+        note += " " + word["table.sampled_note"].format(n=f"{LATENCY_RECORDS_MAX:,}")
+    return Table(id="stages", caption=word["table.capacity"], columns=columns, rows=rows, note=note)
 
 
 def arms(dossier: Dossier, word: Words) -> Table:

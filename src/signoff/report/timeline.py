@@ -1,4 +1,4 @@
-"""What happened over the run on one time axis, thinned so that a page stays small and no extreme is lost."""
+"""What happened over the run on one time axis, thinned so that a page stays small and extremes stay."""
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
@@ -14,6 +14,8 @@ from signoff.core.words import State
 
 POINTS_MAX = 3000
 """Requests drawn, failures first."""
+LOOKED_AT_MAX = 60_000
+"""Requests among which the ones to draw are looked for; of more, an even sample and every failure."""
 SERIES_MAX = 1200
 """Scrapes drawn of one series."""
 STAGES_MAX = 80
@@ -84,7 +86,7 @@ def group_of(stage: str) -> str:
 
 
 def _points(records: Sequence[Record]) -> Iterable[Point]:
-    made = [point for record in records if (point := _point(record)) is not None]
+    made = [point for record in _looked_at(records) if (point := _point(record)) is not None]
     made.sort(key=lambda p: p.at_ms)
     if len(made) <= POINTS_MAX:
         return made
@@ -93,6 +95,20 @@ def _points(records: Sequence[Record]) -> Iterable[Point]:
     room = max(POINTS_MAX - len(bad), 0)
     kept = [good[i] for i in _extremes(np.asarray([p.ms for p in good]), room)] if room and good else []
     return sorted([*bad, *kept], key=lambda p: p.at_ms)
+
+
+def _looked_at(records: Sequence[Record]) -> Sequence[Record]:
+    """All records, or of very many the failed ones and an even sample of the others."""
+    if len(records) <= LOOKED_AT_MAX:
+        return records
+    good = [r for r in records if r.state is State.OK]
+    bad = [r for r in records if r.state is not State.OK][:LOOKED_AT_MAX]
+    return [*bad, *even(good, LOOKED_AT_MAX)]
+
+
+def even(records: Sequence[Record], at_most: int) -> Sequence[Record]:
+    """At most `at_most` of `records`, evenly spaced, the first among them."""
+    return records[:: -(-len(records) // at_most)] if len(records) > at_most else records
 
 
 def _point(record: Record) -> Point | None:

@@ -1,7 +1,6 @@
 """The interface in English. Every other language has the same keys."""
 
 WORDS: dict[str, str] = {
-    "lang.name": "English",
     "verdict.go": "Go",
     "verdict.limited": "Limited",
     "verdict.rework": "Rework",
@@ -76,7 +75,6 @@ WORDS: dict[str, str] = {
     "section.about": "About this report",
     "section.detail": "Detail",
     "section.examples": "Raw examples",
-    "section.loads": "Loads",
     "label.verdict": "Verdict",
     "label.scope": "Scope",
     "label.profile": "Profile",
@@ -98,7 +96,6 @@ WORDS: dict[str, str] = {
     "label.reason": "First reason",
     "label.next_step": "Next step",
     "label.outcome": "Outcome",
-    "label.finding": "Finding",
     "label.code": "Code",
     "label.cause": "Cause",
     "label.phase": "Phase",
@@ -129,7 +126,6 @@ WORDS: dict[str, str] = {
     "label.failure_rate": "Failure rate",
     "label.interval": "95 % interval",
     "label.item": "Item",
-    "label.condition": "Condition",
     "label.result": "Result",
     "label.time": "Time",
     "label.reviewer": "Reviewer",
@@ -145,7 +141,6 @@ WORDS: dict[str, str] = {
     "label.evidence_digest": "Evidence digest",
     "label.rules": "Rules",
     "label.row": "Verdict table row",
-    "label.status": "Status",
     "label.checked_on": "Sources read on",
     "label.title": "Title",
     "label.what": "What",
@@ -158,7 +153,6 @@ WORDS: dict[str, str] = {
     "label.ended": "Last evidence",
     "label.exit_code": "Exit code",
     "value.unknown": "not established",
-    "value.none": "none",
     "value.more": "{n} more in the bundle",
     "value.cut": "cut after {n} characters; the whole is in the bundle",
     "value.not_kept": "not kept",
@@ -190,6 +184,7 @@ WORDS: dict[str, str] = {
     "table.agent_note": "An answer that finished is not yet a right one; the findings below judge its content.",
     "table.capacity_note": "Latencies of successful requests, each with its one-sided 95 % bounds. "
     "n 59 < 299: 59 samples, too few for an upper bound of that percentile.",
+    "table.sampled_note": "Of stages with more requests, latencies are those of an even sample of about {n}.",
     "chart.latency": "Time to first token",
     "chart.load": "Requests",
     "chart.running": "running",
@@ -206,7 +201,6 @@ WORDS: dict[str, str] = {
     "note.conditions": "Under these the verdict holds, and under no others.",
     "note.rejudge": "Everything here can be judged again from the bundle, offline: signoff judge BUNDLE",
     "note.no_findings": "This gate left no findings: it was not run.",
-    "note.unbounded": "Nothing else was recorded that would move it.",
     "skip.content": "Skip to the content",
     "item.1": "Recipe version, date read, link to the source",
     "item.2": "Image tag, CUDA 13 build confirmed inside",
