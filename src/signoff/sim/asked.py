@@ -52,11 +52,19 @@ class Asked(Struct, kw_only=True):
 
 def wrong(field: str, kind: str, says: str, given: Any, **context: Any) -> Refusal:
     """A validation error of the request model."""
+    return wrongs((field,), kind, says, given, **context)
+
+
+def wrongs(fields: tuple[str, ...], kind: str, says: str, given: Any, **context: Any) -> Refusal:
+    """The same validation error of several fields."""
     shown = f"<dict of {len(given)} items>" if isinstance(given, dict) else given
-    detail: dict[str, Any] = {"type": kind, "loc": f"body.{field}", "msg": says, "input": shown}
-    if context:
-        detail["ctx"] = context
-    return Refusal(f"1 validation error:\n  {detail}", f"body.{field}", kind="Bad Request")
+    details = [
+        {"type": kind, "loc": f"body.{field}", "msg": says, "input": shown} | ({"ctx": context} if context else {})
+        for field in fields
+    ]
+    lines = "".join(f"\n  {detail}" for detail in details)
+    count = f"{len(details)} validation error" + ("s" if len(details) > 1 else "")
+    return Refusal(f"{count}:{lines}", f"body.{fields[0]}", kind="Bad Request")
 
 
 def body_of(raw: bytes) -> Body:

@@ -20,6 +20,7 @@ from signoff.sim.asked import (
     check_model,
     completion_prompts,
     wrong,
+    wrongs,
 )
 from signoff.sim.engine import DEAD, Engine
 from signoff.sim.http1 import Incoming, Reply
@@ -132,7 +133,7 @@ class Service:
         elif isinstance(body.get("prompt"), str):
             ids = completion_prompts(body["prompt"], body)[0]
         else:
-            raise wrong("prompt", "missing", "Field required", body)
+            raise wrongs(("prompt", "messages"), "missing", "Field required", body)
         strings = (
             [raw_of(n).decode("utf-8", "replace") for n in ids.tolist()] if body.get("return_token_strs") else None
         )
