@@ -236,6 +236,14 @@ COLLECTIVES: tuple[Rule, ...] = (
 
 HOST: tuple[Rule, ...] = (
     failure(
+        "module_missing",
+        r"ModuleNotFoundError: No module named|ImportError: (?:cannot import name|No module)|"
+        r"PackageNotFoundError|DistributionNotFound|VersionConflict",
+        _ENV,
+        "A Python package is missing from the image or of a release that does not fit.",
+        _LOAD,
+    ),
+    failure(
         "host_allocation",
         r"Cannot allocate memory|std::bad_alloc|\[Errno 12\]",
         _SOAK,

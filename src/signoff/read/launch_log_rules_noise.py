@@ -92,7 +92,7 @@ NOISE: tuple[Rule, ...] = (
     ),
     noise(
         "request_error",
-        r"Exception caught\. Request id: ?|Invalid HTTP request received|"
+        r"Exception caught\. Request id: ?|Ignored error while writing commit hash|Invalid HTTP request received|"
         r"Ignore import error when loading|api_server_count more than 1; disabling stats|"
         r"The following fields were present in the request but ignored",
         "One request was refused; the answer says why.",
@@ -178,6 +178,8 @@ WEAKNESSES: tuple[Rule, ...] = (
         r"[Cc]ustom (?:all-?reduce|collectives?) (?:is|are) disabled[^\n]*|custom_all_reduce[^\n]*(?:disabled|failed)",
         "GPUs lack peer access; on a machine with NVLink that points at IOMMU, ACS or the topology.",
     ),
+    weakness("compiled_late", r"kernel JIT compilation during inference",
+             "A kernel was compiled while requests waited: the warm-up did not cover this shape."),
     weakness("moe_config", r"Using default MoE config\. Performance might be sub-optimal|Config file not found at "
              r"\S*(?:moe|fused)[^\n]*|Using default W8A8 Block FP8 kernel config",
              "No tuned kernel table for this GPU and shape: slower, not wrong."),

@@ -173,6 +173,7 @@ SERVING: tuple[Rule, ...] = (
 
 ENVELOPES: tuple[Rule, ...] = (
     envelope("engine_init", r"Engine core initialization failed|Failed core proc\(s\)", "See the failure above it."),
+    envelope("inspecting", r"Error in (?:inspecting|loading) model architecture|CalledProcessError", "See beside it."),
     envelope("engine_start", r"EngineCore failed to start|Engine process failed", "See the failure beside it."),
     envelope("engine_fatal", r"EngineCore encountered a fatal error|EngineCore hit an exception", "See beside it."),
     envelope(

@@ -290,7 +290,7 @@ def _column(head: str) -> list[tuple[float, str]]:
 def _memory(case: Case) -> list[Clue]:
     """Host memory that only grows: differences of maps, or a series of resident sizes."""
     out: list[Clue] = []
-    for file in case.of("text", "log"):
+    for file in case.of("text", "log", "records"):
         head = file.text[:200_000]
         if found := _GROWTH.search(head):
             size = float(found["n"].strip(".") or 0) * _UNITS[found["unit"][0].lower()]

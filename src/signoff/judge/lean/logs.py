@@ -81,6 +81,8 @@ _WEAK_WEIGHTS = {
     "retry": 30,
     "guided_ignored": 35,
 }
+PAST = 15
+"""Percent of a rule's weight for a start that failed before one that came up: said, and does not decide."""
 _OOM = {"oom", "oom_allocator", "oom_load", "oom_capture", "oom_sampler"}
 
 
@@ -94,7 +96,9 @@ def log_clues(case: Case) -> list[Clue]:
         for note in log.notes:
             if first is not None and note == first:
                 continue
-            out.append(_note(case, file, note, weigh=0 if note.kind in seen else _after(note, first)))
+            past = log.ready and note.line < log.boot_line and note.phase in (Phase.LOAD, Phase.WARMUP)
+            weigh = PAST if past else 0 if note.kind in seen else _after(note, first)
+            out.append(_note(case, file, note, weigh))
             seen.add(note.kind)
         if first is not None:
             out.append(_note(case, file, first, weigh=100))
