@@ -10,6 +10,8 @@ from agent_session import AgentRun, run_gate
 
 from signoff.core.events import RecordTaken, StageFinished, StageStarted
 from signoff.core.words import Bearing, Cause, Outcome, State
+from signoff.run.agent import budget
+from signoff.run.profiles import load_profile
 from signoff.sim.process import start
 
 
@@ -145,6 +147,13 @@ FAULTS = {
     "gateway-duplicate": ("agent.gateway.once", None),
     "retry-duplicate-effect": ("agent.gateway.once", None),
 }
+
+
+def test_the_budget_leaves_room_for_thoughts_where_there_are_any() -> None:
+    assert budget(load_profile("kimi-k3"), thinks=False) == 2048
+    assert budget(load_profile("generic-vllm"), thinks=True) == 2048
+    assert budget(load_profile("generic-vllm"), thinks=False) == 256
+    assert budget(load_profile("vllm-cpu"), thinks=False) == 128
 
 
 @pytest.mark.deep

@@ -12,7 +12,14 @@ from contextlib import AsyncExitStack
 from msgspec import Struct
 from msgspec.structs import replace
 
-from signoff.collect.agent.attempts import Options, attempts, request_of
+from signoff.collect.agent.attempts import (
+    LABORATORY_TOKENS,
+    PLAIN_TOKENS,
+    THINKING_TOKENS,
+    Options,
+    attempts,
+    request_of,
+)
 from signoff.collect.agent.effects import INTENTS, EffectLoop
 from signoff.collect.agent.effects import STAGE as EFFECTS
 from signoff.collect.agent.gateway import STAGE as GATEWAY
@@ -25,12 +32,14 @@ from signoff.collect.load import closed_loop, send_or_stop
 from signoff.core.codec import to_json
 from signoff.core.events import EvidenceTaken, Progress, RecordTaken, StageFinished, StageStarted
 from signoff.core.evidence import Value
+from signoff.core.profile import Profile
 from signoff.core.protocols import Client
 from signoff.core.record import Exchange, Request
 from signoff.core.sample import KINDS, Kind, Pack
 from signoff.core.words import Gate, State
 from signoff.judge.agent.attempt import failure_in
-from signoff.judge.agent.next_step import Looks, attempts_wanted, looks
+from signoff.judge.agent.next_step import Looks, attempts_wanted, planned_looks
+from signoff.read.completion import read_completion
 from signoff.run.packs import load_packs
 from signoff.run.session import Events, Session
 
@@ -57,18 +66,27 @@ class Course(Struct, frozen=True, kw_only=True):
 def course_of(session: Session) -> Course:
     """What plan and profile make of the gate."""
     agent, profile = session.plan.agent, session.profile
+    pack = load_packs(agent.packs)
     return Course(
         session=session,
-        pack=load_packs(agent.packs),
+        pack=pack,
         options=Options(
             model=session.model,
             run_id=session.run_id,
             seed=session.plan.seed,
             thinking=bool(profile.thinking_efforts),
+            tokens=budget(profile, thinks=False),
             full=agent.matrix == "full",
         ),
-        plan=looks(agent.failure_rate, profile.floors.agent_attempts),
+        plan=planned_looks(session.plan, profile, pack),
     )
+
+
+def budget(profile: Profile, *, thinks: bool) -> int:
+    """Output tokens of a request; `thinks`: the probe's answer held thoughts though the profile tells of none."""
+    if profile.thinking_efforts or profile.reasoning_parser or thinks:
+        return THINKING_TOKENS
+    return LABORATORY_TOKENS if profile.scope == "laboratory" else PLAIN_TOKENS
 
 
 async def run_agent(session: Session, gateway: Client | None = None) -> Events:
@@ -87,8 +105,8 @@ async def run_agent(session: Session, gateway: Client | None = None) -> Events:
     template = Template(course)
     async for event in template.run():
         yield event
-    if not template.tools_taken:
-        course = replace(course, options=replace(course.options, auto=False))
+    options = replace(course.options, auto=template.tools_taken, tokens=budget(session.profile, thinks=template.thinks))
+    course = replace(course, options=options)
     async for event in _count(course, "direct", "before"):
         yield event
     for kind in KINDS:
@@ -141,6 +159,8 @@ class Template:
         """Whether tool choice `auto` is."""
         self.refused = False
         """Whether tools are refused however they are offered."""
+        self.thinks = False
+        """Whether the answer held thoughts, in their field or not."""
 
     async def run(self) -> Events:
         session, pack = self.course.session, self.course.pack
@@ -161,6 +181,8 @@ class Template:
                 yield _take(session, exchange)
                 if what == "auto":
                     self.tools_taken = not _refuses(exchange)
+                    answer = read_completion(exchange.response)
+                    self.thinks = bool(answer.reasoning) or "<think>" in (answer.content or "")
         if not self.tools_taken:
             exchange = await self._send("required", True, "required", 64)
             if exchange is not None:

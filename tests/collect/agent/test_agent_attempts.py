@@ -46,11 +46,14 @@ def test_a_smaller_share_demands_a_call_and_never_where_none_is_right() -> None:
     assert {a.choice for a in refused} == {"required", "none"}
 
 
-def test_full_sends_every_sample_under_every_option() -> None:
-    full = msgspec.structs.replace(OPTIONS, full=True)
-    made = attempts(PACK, "second_turn", range(64), full)
-    cells = {(a.sample.id, a.streamed, a.thinking) for a in made}
-    assert len(cells) == len(PACK.of_kind("second_turn")) * 4
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_sample_is_tied_to_one_option(kind: str, full: bool) -> None:
+    options = msgspec.structs.replace(OPTIONS, full=full)
+    samples = PACK.of_kind(kind)
+    made = attempts(PACK, kind, range(2 * 8 * len(samples)), options)  # type: ignore[arg-type]
+    cells = {(a.sample.id, a.streamed, a.thinking, a.choice) for a in made}
+    assert len(cells) == sum(2 * 2 * (2 if s.calls else 1) for s in samples)
 
 
 def test_bodies() -> None:
@@ -65,7 +68,8 @@ def test_bodies() -> None:
             assert sent.get("reasoning_effort") == ("none" if attempt.thinking == "off" else None)
             assert request.keep
             assert request.labels["sample"] == attempt.sample.id
-    plain = msgspec.structs.replace(OPTIONS, thinking=False)
+    plain = msgspec.structs.replace(OPTIONS, thinking=False, tokens=99)
+    assert body(request_of(attempts(PACK, "one_tool", [2], plain)[0], PACK, plain).body)["max_tokens"] == 99
     assert "reasoning_effort" not in body(request_of(attempts(PACK, "one_tool", [2], plain)[0], PACK, plain).body)
 
 

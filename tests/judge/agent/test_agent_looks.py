@@ -3,12 +3,13 @@
 import math
 
 import pytest
+from agent_dossier import PACK, plan, profile
 from scipy import stats
 
 from signoff.core.plan import FailureRate
 from signoff.core.words import Outcome
 from signoff.judge.agent.contrast import Contrast
-from signoff.judge.agent.next_step import Looks, attempts_wanted, looked_at, looks, settled
+from signoff.judge.agent.next_step import Looks, attempts_wanted, looked_at, looks, planned_looks, settled
 
 
 def decided_share(plan: Looks, p: float) -> dict[Outcome, float]:
@@ -58,6 +59,13 @@ def test_the_plan_bounds_the_attempts_and_then_some_limits_cannot_be_proved() ->
     assert plan.sizes == (60,)
     assert settled(0, 60, plan)[0] is Outcome.INCONCLUSIVE
     assert looks(FailureRate(limit=0.1, attempts_max=1), 20).sizes == ()
+
+
+def test_a_full_matrix_needs_every_sample_under_every_option() -> None:
+    made, full = plan(), plan(matrix="full")
+    assert planned_looks(made, profile(), PACK).sizes[0] == 40
+    assert planned_looks(full, profile(), PACK).sizes[0] == 2 * 8 * 5
+    assert planned_looks(full, profile(), None).sizes[0] == 40
 
 
 def test_without_a_limit_there_is_one_look_and_no_judgement() -> None:

@@ -1,7 +1,7 @@
 """Attempts: which sample is sent, in which lane and under which options. Pure and seeded; sending is the loop's.
 
 A lane is streamed or whole, direct or through the gateway. Inside a lane the samples of a kind take turns in seeded
-order; thinking alternates where the profile knows efforts; every fourth attempt that can demand a call demands it.
+order; thinking alternates where the profile knows efforts; a quarter of those that can demand a call do.
 """
 
 from collections.abc import Sequence
@@ -16,9 +16,11 @@ from signoff.core.words import Gate
 from signoff.core.workload import rng
 
 Via = Literal["direct", "gateway"]
-THINKING_TOKENS, PLAIN_TOKENS = 2048, 128
-"""Output budgets: a model that thinks spends most of it before the answer."""
+THINKING_TOKENS, PLAIN_TOKENS, LABORATORY_TOKENS = 2048, 256, 128
+"""Output budgets: a model that thinks spends most before the answer; a laboratory's slow one must end in minutes."""
 DEADLINE_S, SILENCE_S = 120.0, 60.0
+CELLS = 8
+"""Options a sample can meet: thinking on and off, six with the choice left to the model and two that demand a call."""
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -29,6 +31,8 @@ class Options(Struct, frozen=True, kw_only=True):
     seed: int
     thinking: bool
     """Whether the profile knows thinking efforts, so that thinking can be turned off."""
+    tokens: int = THINKING_TOKENS
+    """Output budget of every request."""
     full: bool = False
     """Every sample under every option, instead of pairs."""
     auto: bool = True
@@ -65,10 +69,12 @@ def attempts(
     for number in numbers if samples else ():
         turn = number // 2  # the same turn is sent streamed and whole, so that the lanes compare like with like
         sample = samples[turn % len(samples)]
-        lap = turn // len(samples) if options.full else turn
+        lap = turn // len(samples)
+        # A sample meets the next cell on each lap, or one an odd step further on: so it meets all eight in turn.
+        cell = lap if options.full else turn + (lap if len(samples) % 2 == 0 else 0)
         thinking: Literal["on", "off", "default"] = "default"
         if options.thinking:
-            thinking = "on" if lap % 2 == 0 else "off"
+            thinking = "on" if cell % 2 == 0 else "off"
         made.append(
             Attempt(
                 kind=kind,
@@ -76,17 +82,17 @@ def attempts(
                 number=number,
                 via=via,
                 thinking=thinking,
-                choice=_choice(sample, lap, options),
+                choice=_choice(sample, cell, options),
                 alone=alone,
             )
         )
     return made
 
 
-def _choice(sample: Sample, lap: int, options: Options) -> Literal["auto", "required", "none"]:
+def _choice(sample: Sample, cell: int, options: Options) -> Literal["auto", "required", "none"]:
     if not sample.tools:
         return "none"
-    if sample.calls and (not options.auto or lap % 4 == 3):
+    if sample.calls and (not options.auto or cell % CELLS >= CELLS - 2):
         return "required"
     return "auto" if options.auto else "none"
 
@@ -121,7 +127,7 @@ def body_of(attempt: Attempt, pack: Pack, options: Options, nonce: str) -> dict[
     body: dict[str, Any] = {
         "model": options.model,
         "messages": with_nonce(sample.messages, nonce),
-        "max_tokens": sample.max_tokens or (THINKING_TOKENS if options.thinking else PLAIN_TOKENS),
+        "max_tokens": sample.max_tokens or options.tokens,
     }
     if sample.tools:
         offered = [pack.tool(name) for name in sample.tools]

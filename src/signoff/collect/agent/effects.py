@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from signoff.collect.agent.attempts import DEADLINE_S, PLAIN_TOKENS, SILENCE_S, THINKING_TOKENS, Options
+from signoff.collect.agent.attempts import DEADLINE_S, SILENCE_S, Options
 from signoff.core.record import Exchange, Request
 from signoff.core.sample import tail_nonce
 from signoff.core.words import Gate
@@ -117,7 +117,7 @@ class EffectLoop:
             "messages": messages,
             "tools": [TOOL],
             "tool_choice": "auto" if self.options.auto else ("required" if turn == 1 else "none"),
-            "max_tokens": THINKING_TOKENS if self.options.thinking else PLAIN_TOKENS,
+            "max_tokens": self.options.tokens,
         }
         if streamed:
             body |= {"stream": True, "stream_options": {"include_usage": True}}

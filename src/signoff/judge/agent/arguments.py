@@ -32,8 +32,6 @@ def invalid(arguments: str, schema: dict[str, Any]) -> tuple[Broken, str] | None
     value, trouble = decoded(arguments)
     if trouble:
         return "not_json", trouble
-    if isinstance(value, str) and schema.get("type", "object") == "object":
-        return "double_encoded", "decodes to a string"
     try:
         errors = [
             _fault(e) for e, _ in zip(_validator(to_json(schema)).iter_errors(value), range(ERRORS_MAX), strict=False)
@@ -51,6 +49,8 @@ def _fault(error: Any) -> tuple[Broken, str]:
     place = "/".join(str(step) for step in error.instance_path)
     detail = f"{place + ': ' if place else ''}{error.message}"[:300]
     if name == "type" and isinstance(error.instance, str):
+        if not place and error.kind.as_dict().get("types") == ["object"]:
+            return "double_encoded", "decodes to a string"
         inner, trouble = decoded(error.instance)
         if not trouble and isinstance(inner, dict | list):
             return "double_encoded", f"{place}: JSON inside a string"

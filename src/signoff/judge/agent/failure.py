@@ -146,7 +146,7 @@ def _call_broken(call: Call, sample: Sample, pack: Pack) -> Failure | None:
         return failed("invented_tool", f"`{call.name[:100]}` was never offered", call.arguments)
     if call.arguments_as != "text":
         return failed("wrong_type", f"arguments came as JSON {call.arguments_as}, not as text", call.arguments)
-    broken = invalid(call.arguments, tool.parameters)
+    broken = invalid(call.arguments, tool.parameters | {"type": "object"})  # whatever a tool says, the protocol says so
     return failed(broken[0], broken[1], call.arguments) if broken else None
 
 

@@ -10,7 +10,9 @@ import math
 
 from msgspec import Struct
 
-from signoff.core.plan import FailureRate
+from signoff.core.plan import FailureRate, Plan
+from signoff.core.profile import Profile
+from signoff.core.sample import KINDS, Pack
 from signoff.core.words import Outcome
 from signoff.judge.summaries import Rate, rate
 
@@ -40,6 +42,14 @@ def looks(asked: FailureRate, floor: int) -> Looks:
     most = asked.attempts_max if asked.attempts_max is not None else max(first, ATTEMPTS_MAX)
     sizes = tuple(dict.fromkeys(min(first * 2**k, most) // 2 * 2 for k in range(LOOKS)))
     return Looks(sizes=tuple(size for size in sizes if size > 0), confidence=1 - 2 * share, limit=asked.limit)
+
+
+def planned_looks(plan: Plan, profile: Profile, pack: Pack | None) -> Looks:
+    """The looks of a run. In a full matrix every sample of a kind is sent under each of its eight options."""
+    floor = profile.floors.agent_attempts
+    if plan.agent.matrix == "full" and pack is not None:
+        floor = max(floor, 8 * max((len(pack.of_kind(kind)) for kind in KINDS), default=0))
+    return looks(plan.agent.failure_rate, floor)
 
 
 def _even(count: int) -> int:

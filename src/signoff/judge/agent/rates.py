@@ -8,7 +8,7 @@ from signoff.core.finding import Finding
 from signoff.core.sample import KINDS, Kind, Pack
 from signoff.core.words import Bearing, Cause, Gate, Outcome, Phase
 from signoff.judge.agent.attempt import Judged, classes_of, share, worst_of
-from signoff.judge.agent.next_step import Looks, looked_at, looks, settled
+from signoff.judge.agent.next_step import Looks, looked_at, planned_looks, settled
 
 ITEMS = (5, 11)
 CITED_MAX = 8
@@ -18,7 +18,7 @@ def rates(
     dossier: Dossier, pack: Pack | None, card: Evidence | None, kinds: Mapping[str, Sequence[Judged]]
 ) -> list[Finding]:
     """One finding a kind."""
-    plan = looks(dossier.plan.agent.failure_rate, dossier.profile.floors.agent_attempts)
+    plan = planned_looks(dossier.plan, dossier.profile, pack)
     return [_rate(dossier, pack, card, kind, plan, kinds[kind]) for kind in KINDS]
 
 
