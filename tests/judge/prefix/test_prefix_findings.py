@@ -502,11 +502,14 @@ def test_another_prompts_value_condemns_the_service(world: World) -> None:
     assert (found.outcome, found.values["reason"]) == (FAIL, "other_prompts_value")
 
 
-def test_one_wrong_answer_is_inconclusive(world: World) -> None:
+@pytest.mark.parametrize(
+    ("arm", "outcome", "severity"), [("replay", UNSURE, Severity.FAIL), ("warm_2", PASS, Severity.WARN)]
+)
+def test_one_wrong_answer_is_not_passed_over(world: World, arm: str, outcome: Outcome, severity: Severity) -> None:
     honest = world.said
-    world.said = lambda arm, number: "?" if (arm, number) == ("warm_2", 2) else honest(arm, number)
+    world.said = lambda a, number: "?" if (a, number) == (arm, 2) else honest(a, number)
     found = one(world, "prefix.output.same")
-    assert (found.outcome, found.required) == (UNSURE, True)
+    assert (found.outcome, found.required, found.severity) == (outcome, True, severity)
 
 
 def test_a_model_that_cannot_recall_settles_nothing_and_is_not_required(world: World) -> None:

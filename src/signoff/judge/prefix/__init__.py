@@ -3,8 +3,9 @@
 from signoff.core.dossier import Dossier
 from signoff.core.finding import Finding
 from signoff.core.words import Gate, Outcome
+from signoff.judge.prefix.answers import output_same
 from signoff.judge.prefix.caching import caching_of, caching_on, unit_known
-from signoff.judge.prefix.controls import control_valid, control_zero, output_same
+from signoff.judge.prefix.controls import control_valid, control_zero
 from signoff.judge.prefix.gateway import gateway_hits
 from signoff.judge.prefix.hits import hits_expected
 from signoff.judge.prefix.made import caching_needed, nothing

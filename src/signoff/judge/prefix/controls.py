@@ -1,26 +1,18 @@
-"""Negative controls: what changed must have reached the prompt, and then nothing beyond the shared tokens may hit.
-
-Also the answers themselves: a cache that serves another prompt's state answers wrongly with healthy counters.
-"""
+"""Negative controls: what changed must have reached the prompt, and then nothing beyond the shared tokens may hit."""
 
 from collections.abc import Sequence
 
-from scipy import stats
-
 from signoff.core.evidence import Value
 from signoff.core.finding import Finding
-from signoff.core.rounding import six
 from signoff.core.words import Outcome
 from signoff.judge.prefix.expected import shared_tokens
 from signoff.judge.prefix.hits import rendered_otherwise
 from signoff.judge.prefix.made import made, rounds_needed
 from signoff.judge.prefix.trials import Trial, View
-from signoff.read.stream import read_stream
 
 KINDS = ("head", "tools", "salt")
 REQUIRED_KINDS = ("head",)
 """Templates may drop tools, and a server may ignore the salt; neither makes the service wrong."""
-WRONG_BY_CHANCE = 0.01
 
 
 def template_tokens(view: View) -> int:
@@ -136,76 +128,3 @@ def _reached(trial: Trial, kind: str) -> bool:
     if kind == "salt":
         return True
     return trial.shared_cold is not None and trial.ids is not None and trial.shared_cold < len(trial.ids) - 1
-
-
-def answer_of(view: View, trial: Trial) -> str | None:
-    """Everything the server said, reasoning included; `None` when it was not kept or cannot be read."""
-    if not trial.record.response_digest:
-        return None
-    try:
-        answer = read_stream(view.dossier.blob(trial.record.response_digest))
-    except KeyError:
-        return None
-    if not answer.readable:
-        return None
-    return f"{answer.reasoning or ''}\n{answer.content or ''}"
-
-
-def output_same(view: View) -> Finding:
-    """`prefix.output.same`: what was recalled uncached must be recalled out of the cache too.
-
-    Fails when an answer holds the value of another prompt, or when cached answers are right less often than chance
-    allows (one-sided Fisher's exact test at 1 %)."""
-    needles = {t.record.labels.get("needle", "") for t in view.trials} - {""}
-    right: dict[bool, list[bool]] = {False: [], True: []}
-    foreign: list[Trial] = []
-    for trial in view.trials:
-        needle, said = trial.record.labels.get("needle", ""), answer_of(view, trial) if trial.ok else None
-        if said is None or not needle:
-            continue
-        if needle not in said and any(other in said for other in needles - {needle}):
-            foreign.append(trial)
-        if trial.arm in ("warm", "replay"):
-            right[True].append(needle in said)
-        elif trial.arm == "cold" or trial.control == "head":
-            right[False].append(needle in said)
-    cold, warm = right[False], right[True]
-    chance = _chance(cold, warm)
-    values: dict[str, Value] = {
-        "uncached_right": sum(cold),
-        "uncached": len(cold),
-        "cached_right": sum(warm),
-        "cached": len(warm),
-        "other_prompts_value": len(foreign),
-        "chance": chance,
-        "reason": "",
-    }
-    required = True
-    if foreign:
-        outcome, values["reason"] = Outcome.FAIL, "other_prompts_value"
-    elif chance is not None and chance < WRONG_BY_CHANCE:
-        outcome, values["reason"] = Outcome.FAIL, "wrong_out_of_cache"
-    elif not cold or not warm:
-        outcome, values["reason"] = Outcome.INCONCLUSIVE, "no_answers"
-    elif 2 * sum(cold) < len(cold):
-        outcome, values["reason"], required = Outcome.INCONCLUSIVE, "model_cannot_recall", False
-    elif all(cold) and not all(warm):
-        outcome, values["reason"] = Outcome.INCONCLUSIVE, "some_wrong_out_of_cache"
-    else:
-        outcome = Outcome.PASS
-    return made(
-        "prefix.output.same",
-        outcome,
-        values,
-        limit={"chance_min": WRONG_BY_CHANCE},
-        evidence=view.cite(foreign or view.of("warm", "replay")),
-        required=required,
-    )
-
-
-def _chance(cold: Sequence[bool], warm: Sequence[bool]) -> float | None:
-    """The chance of so few right answers out of the cache if it made no difference."""
-    if not cold or not warm:
-        return None
-    table = [[sum(warm), len(warm) - sum(warm)], [sum(cold), len(cold) - sum(cold)]]
-    return six(float(stats.fisher_exact(table, alternative="less").pvalue))
