@@ -70,6 +70,14 @@ LEGAL = {
     "error null": streamed(*GOOD[:2], event({"content": "b"}, "stop", error=None), USAGE, DONE),
     "unknown fields": streamed(event({"content": "a", "x": {"y": [1]}}, z=None), *GOOD[2:], DONE),
     "content as a list of parts": streamed(event({"content": [{"type": "text", "text": "a"}]}), *GOOD[1:], DONE),
+    "an event of two data lines, torn between them": HEAD
+    + chunk(b'data: {"choices":[{"index":0,"delta":\n')
+    + chunk(b'data: {"content":"a"}}]}\n\n')
+    + b"".join(map(chunk, [*GOOD, DONE]))
+    + END,
+    "a comment inside an event, torn": HEAD
+    + b"".join(map(chunk, [GOOD[0], GOOD[1][:-1] + b":", b" ping\n\n", *GOOD[1:], DONE]))
+    + END,
     "characters torn between chunks": HEAD
     + b"".join(chunk(e[i : i + 1]) for e in [*GOOD, event({"content": "é漢"}), DONE] for i in range(len(e)))
     + END,
@@ -90,6 +98,30 @@ async def test_a_body_that_only_the_end_of_the_connection_delimits(version: byte
     raw = version + b"\r\nContent-Type: text/event-stream\r\n\r\n" + b"".join([*GOOD, DONE])
     assert (await exchange(says(raw, close=True))).record.state is State.OK
     assert (await exchange(says(raw[:-20], close=True))).record.state is State.UNFINISHED
+
+
+async def test_an_answer_before_the_request_was_read_ends_the_connection() -> None:
+    connections = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 413 X\r\nContent-Length: 4\r\n\r\nhuge")
+        await asyncio.sleep(0.5)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1024)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    request = ask(deadline_s=5)
+    huge = type(request)(**{f: getattr(request, f) for f in request.__struct_fields__} | {"body": b" " * 30_000_000})
+    async with HttpClient(Service(base_url=url), CLOCK) as client:
+        found = await client.send(huge, CLOCK.now_ns())
+        assert (found.record.state, found.record.status) == (State.HTTP_ERROR, 413)
+        assert found.record.written_ns is None
+        await client.send(ask(), CLOCK.now_ns())
+        assert connections == 2
+    server.close()
 
 
 async def test_done_said_twice_is_noted() -> None:

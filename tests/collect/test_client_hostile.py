@@ -180,9 +180,10 @@ async def test_a_host_without_address_is_refused() -> None:
     assert found.record.state in (State.REFUSED, State.TIMEOUT)
 
 
-async def test_reset_by_the_peer() -> None:
+@pytest.mark.parametrize("head", [HEAD, b"HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + GOOD[0]])
+async def test_reset_by_the_peer(head: bytes) -> None:
     async def script(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(HEAD)
+        writer.write(head)
         await writer.drain()
         await asyncio.sleep(0.05)
         writer.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
