@@ -1,12 +1,14 @@
 """The client against the truth: near it on a quiet loop, and caught when it lags."""
 
 import asyncio
+import os
 import time
 
 import msgspec
 import pytest
 
-from signoff.collect.client_lag import LagProbe
+from signoff.collect.client import HttpClient
+from signoff.collect.client_lag import PRECEDENCE, LagProbe
 from signoff.collect.clock import SystemClock
 from signoff.collect.self_check import SelfCheck, compared, measure_self, self_check
 from signoff.collect.self_check_server import Truth
@@ -89,7 +91,7 @@ def test_requests_that_failed_do_not_compare() -> None:
         id="a", gate=Gate.CAPACITY, stage="s", state=State.RESET, planned_ns=0, sent_ns=0, written_ns=0, end_ns=9
     )
     truth = Truth(id="a", received_ns=0, sent_ns=[1, 2], late_ns=0)
-    found = compared([record], {"a": truth}, 1, 0.5, 0.1, None)
+    found = compared([record], {"a": truth}, 1, 0.5, 0.1, None, 0)
     assert (found.ttft_error_ms, found.itl_error_ms, found.ok, found.chunks) == (None, None, 0, 0)
 
 
@@ -110,6 +112,20 @@ async def test_lag_probe_sees_a_blocked_loop_and_only_there() -> None:
     probe.stop()
     assert (probe.lag_ms(1.0) or 0) > 100
     assert (probe.lag_ms(0.1) or 0) < 50
+
+
+async def test_precedence_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    async with HttpClient(Service(base_url="http://127.0.0.1:1"), CLOCK):
+        assert os.getpriority(os.PRIO_PROCESS, 0) in (before, PRECEDENCE)
+    assert os.getpriority(os.PRIO_PROCESS, 0) == before
+
+    def refused(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "setpriority", refused)
+    async with HttpClient(Service(base_url="http://127.0.0.1:1"), CLOCK):
+        assert os.getpriority(os.PRIO_PROCESS, 0) == before
 
 
 async def test_lag_probe_that_never_ticked_knows_nothing() -> None:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from signoff import __version__
 from signoff.collect.client_connection import Connection
 from signoff.collect.client_flight import Flight
-from signoff.collect.client_lag import LagProbe
+from signoff.collect.client_lag import LagProbe, give_precedence_back, take_precedence
 from signoff.collect.control import key_of, tls_of
 from signoff.core.plan import Service
 from signoff.core.protocols import Clock
@@ -60,11 +60,13 @@ class HttpClient:
         self.ready: deque[Connection] = deque()
         self.draining = False
         self._thresholds = gc.get_threshold()
+        self._precedence = 0
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def __aenter__(self) -> "HttpClient":
         self._loop = asyncio.get_running_loop()
         raise_file_limit()
+        self._precedence = take_precedence()
         self._thresholds = gc.get_threshold()
         gc.collect()
         gc.freeze()  # what is there now will stay: no collection walks it while the clock runs
@@ -78,6 +80,7 @@ class HttpClient:
         self.abort()
         self.lag.stop()
         gc.set_threshold(*self._thresholds)
+        give_precedence_back(self._precedence)
         for connection in self._idle:
             connection.close()
         self._idle.clear()

@@ -5,6 +5,7 @@ for the judge. `LagProbe` keeps watching while the stages run.
 """
 
 import asyncio
+import os
 import sys
 import time
 from typing import Protocol
@@ -57,6 +58,8 @@ class SelfCheck(Struct, frozen=True, kw_only=True):
     cpu_us_per_chunk: float | None
     headroom: float | None
     """Share of a core the client left unused, 0 to 1."""
+    nice: int
+    """The scheduling priority the client measured at; below 0 where the kernel allowed it."""
     server_late_ms_p99: float | None
     """How far the paced server itself was behind its plan; above a few milliseconds the machine is crowded."""
 
@@ -114,7 +117,7 @@ async def measure_self(streams: int, clock: Clock, stop: asyncio.Event) -> SelfC
     try:
         process.stdin.write(msgspec.json.encode(pace) + b"\n")
         port = int(await asyncio.wait_for(process.stdout.readline(), ENDS_S))
-        records, cpu_s, wall_s, lag_ms = await _drive(f"http://127.0.0.1:{port}", streams, gap_ns, clock, stop)
+        records, cpu_s, wall_s, lag_ms, nice = await _drive(f"http://127.0.0.1:{port}", streams, gap_ns, clock, stop)
         process.stdin.close()
         truths = msgspec.json.decode(await asyncio.wait_for(process.stdout.readline(), ENDS_S), type=list[Truth])
         await asyncio.wait_for(process.wait(), ENDS_S)
@@ -122,12 +125,12 @@ async def measure_self(streams: int, clock: Clock, stop: asyncio.Event) -> SelfC
         if process.returncode is None:
             process.kill()
             await process.wait()
-    return compared(records, {truth.id: truth for truth in truths}, streams, cpu_s / wall_s, cpu_s, lag_ms)
+    return compared(records, {truth.id: truth for truth in truths}, streams, cpu_s / wall_s, cpu_s, lag_ms, nice)
 
 
 async def _drive(
     base_url: str, streams: int, gap_ns: int, clock: Clock, stop: asyncio.Event
-) -> tuple[list[Record], float, float, float | None]:
+) -> tuple[list[Record], float, float, float | None, int]:
     def make(number: int) -> Request:
         return Request(id=f"self-{number}", gate=Gate.CAPACITY, stage="self_check", body=b"{}", deadline_s=ENDS_S)
 
@@ -139,11 +142,18 @@ async def _drive(
         )
         async for exchange in loop:
             records.append(exchange.record)
-        return records, time.process_time() - cpu_s, time.perf_counter() - wall_s, client.lag.lag_ms(0.99)
+        cpu_s, wall_s = time.process_time() - cpu_s, time.perf_counter() - wall_s
+        return records, cpu_s, wall_s, client.lag.lag_ms(0.99), os.getpriority(os.PRIO_PROCESS, 0)
 
 
 def compared(
-    records: list[Record], truths: dict[str, Truth], streams: int, busy: float, cpu_s: float, lag_ms: float | None
+    records: list[Record],
+    truths: dict[str, Truth],
+    streams: int,
+    busy: float,
+    cpu_s: float,
+    lag_ms: float | None,
+    nice: int,
 ) -> SelfCheck:
     """Client stamps against the server's, request by request; only whole ones compare."""
     ttft: list[float] = []
@@ -169,6 +179,7 @@ def compared(
         lag_ms_p99=None if lag_ms is None else six(lag_ms),
         cpu_us_per_chunk=six(cpu_s / chunks * 1e6) if chunks else None,
         headroom=six(max(0.0, 1 - busy)) if chunks else None,
+        nice=nice,
         server_late_ms_p99=six(float(np.quantile(late, 0.99))) if late else None,
     )
 
