@@ -21,7 +21,7 @@ from signoff.report.numbers import (
 from signoff.report.parts import Cell, FindingView, Table
 
 Words = Mapping[str, str]
-COLUMNS_MAX = 8
+COLUMNS_MAX = 9
 """Columns of values in a table of subjects; the findings below hold all."""
 _CELLS = ("streamed", "whole", "alone", "together", "thinking_on", "thinking_off", "choice_auto", "choice_required")
 _ABOUT_READINGS = ("observed", "sources", "readings", "missing", "reason")
@@ -102,7 +102,8 @@ def by_subject(shown: Sequence[FindingView], word: Words) -> tuple[Table, ...]:
     """One table for each code that judged more than one subject: a row a subject, a column a value."""
     codes = dict.fromkeys(f.finding.code for f in shown)
     groups = {code: [f for f in shown if f.finding.code == code] for code in codes}
-    return tuple(_subjects(code, group, word) for code, group in groups.items() if len(group) > 1)
+    largest_first = sorted(groups.items(), key=lambda item: -len(item[1]))
+    return tuple(_subjects(code, group, word) for code, group in largest_first if len(group) > 1)
 
 
 def _subjects(code: str, group: Sequence[FindingView], word: Words) -> Table:
