@@ -14,7 +14,7 @@ One search over the whole file finds the lines that say something; only those ar
 import msgspec
 import re2
 
-from signoff.read.launch_log_facts import OTHERS, PHASES, REFUSED, SERVED, Facts
+from signoff.read.launch_log_facts import OTHERS, PHASES, REFUSED, ROWS_MAX, SERVED, Facts
 from signoff.read.launch_log_notes import MARKERS, RULES, Notes, first_failure, weighed
 from signoff.read.launch_log_scan import cleaned, line_of, lines_matching, options, spaced, unwrapped
 from signoff.read.launch_log_types import HttpCount, LaunchLog, LogNote, PhaseMark, Rank, RequestMark, StatsLine
@@ -53,6 +53,7 @@ _INTERESTING = re2.compile(
     ).encode(),
     options(1024),
 )
+_ADDED = re2.compile(rb"Added request ", options(8))
 _DOCKER_LINE = b'{"log":'
 
 
@@ -74,6 +75,12 @@ def _unboxed(raw: bytes) -> bytes:
     return b"\n".join(out)
 
 
+def _size(key: str, *said: dict[str, str]) -> int | None:
+    """A parallel size: as the engine resolved it, else as it was asked for."""
+    text = next((values[key] for values in said if key in values), "")
+    return int(text) if text.isdigit() and len(text) < 6 else None
+
+
 def read_launch_log(raw: bytes) -> LaunchLog:
     """The facts of a launch log; any bytes are accepted, unknown lines with a level become `unknown` notes."""
     raw = cleaned(_unboxed(raw))
@@ -84,7 +91,13 @@ def read_launch_log(raw: bytes) -> LaunchLog:
         line = line_of(number, data)
         facts.take(line)
         notes.take(line)
+    if facts.requests:  # who gave up what: only then is it worth reading when each was taken in
+        for number, data in lines_matching(raw, taken, _ADDED):
+            if len(facts.requests) >= ROWS_MAX:
+                break
+            facts.request(line_of(number, data))
     kept = weighed(notes.kept, facts.marks)
+    arguments, config = facts.arguments(), facts.config()
     marks = tuple(facts.marks[facts.boot_mark :])
     names = {mark.name for mark in marks}
     first = first_failure(kept, facts.boot_line)
@@ -94,19 +107,19 @@ def read_launch_log(raw: bytes) -> LaunchLog:
         lines=count,
         boots=max(facts.boots, 1 if names else 0),
         boot_line=facts.boot_line,
-        arguments=facts.arguments,
-        engine_config=facts.config,
+        arguments=arguments,
+        engine_config=config,
         ranks=tuple(facts.ranks[rank] for rank in sorted(facts.ranks)),
-        tp=facts.layout("tensor_parallel_size"),
-        pp=facts.layout("pipeline_parallel_size"),
-        dp=facts.layout("data_parallel_size"),
+        tp=_size("tensor_parallel_size", config, arguments),
+        pp=_size("pipeline_parallel_size", config, arguments),
+        dp=_size("data_parallel_size", config, arguments),
         nccl=tuple(facts.nccl),
         phases=marks,
         notes=tuple(kept),
         notes_dropped=notes.dropped,
         first_error=first,
         stats=tuple(facts.stats),
-        requests=tuple(facts.requests),
+        requests=tuple(sorted(facts.requests, key=lambda mark: mark.line)),
         http=facts.answers(),
         answers_ok=raw.count(b'" 200'),
         ready=bool(names & {"ready", "stats"}),

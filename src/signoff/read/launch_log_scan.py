@@ -71,11 +71,11 @@ _HEAD_BYTES = 400  # how much of a line may hold its prefix
 _ESCAPE = re2.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\n]*\x07|\x1b[()][A-Za-z0-9]|\[[0-9;]{1,8}m", options(8))
 # the standard engine: on heads of 400 bytes with bounded repeats it is quicker to call than re2 and as safe
 _PREFIX = re.compile(
-    rb"(?:\((?P<process>[A-Za-z][\w.-]*)[^()\n]{0,60}\bpid=\d+[^()\n]{0,60}\)\s*)?"
+    rb"(?:\((?P<process>[A-Za-z][\w.-]{0,60})[^()\n]{0,60}\bpid=\d{1,10}[^()\n]{0,60}\)\s*)?"
     rb"\b(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL)\s+"
     rb"(?:(?P<stamp>\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d+)?\s*)?(?:\[[^\]\s]{1,120}\]|[\w./-]{1,120}:\d+\])",
 )
-_PROCESS = re.compile(rb"\((?P<process>[A-Za-z][\w.-]*)[^()\n]{0,60}\bpid=\d+[^()\n]{0,60}\)\s?")
+_PROCESS = re.compile(rb"\((?P<process>[A-Za-z][\w.-]{0,60})[^()\n]{0,60}\bpid=\d{1,10}[^()\n]{0,60}\)\s?")
 _OTHER_LEVEL = re.compile(
     rb"\b(?P<level>WARNING|ERROR|CRITICAL|FATAL|WARN|INFO|DEBUG)\b[:\]\s]|\[(?P<glog>[EWF])\d{3,4} |"
     rb"\[(?P<nginx>error|warn|crit|alert|emerg)\]",

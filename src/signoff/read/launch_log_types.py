@@ -136,7 +136,7 @@ class LaunchLog(Struct, frozen=True, kw_only=True):
     stats: tuple[StatsLine, ...] = ()
     """The periodic statistics, at most 20,000."""
     requests: tuple[RequestMark, ...] = ()
-    """At most 20,000."""
+    """Requests given up and, when there are such, requests taken in; at most 20,000."""
     http: tuple[HttpCount, ...] = ()
     """Answers other than 2xx, by path without query; at most 500 kinds."""
     answers_ok: int = 0
