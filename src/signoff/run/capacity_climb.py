@@ -72,7 +72,8 @@ async def hold(work: Work, stage: Stage, wanted: Try, turns: Turns) -> AsyncIter
         async for event in _attempt(work, stage, wanted, maker):
             yield event
         long_ = clock.now_ns() - tried_ns > ATTEMPT_S_MAX * 1e9
-        if stage.ended or long_ or not spoiled(_of(stage, attempt)):
+        own = _of(stage, attempt)
+        if stage.ended or long_ or not spoiled(own) or not _undecided(work, own, wanted):
             break
     async for evidence in stage.scrape("after"):
         yield evidence
@@ -106,11 +107,14 @@ def _missing(work: Work, records: list[Record], wanted: Try) -> int:
     steady = [r for r in records if r.labels.get("wave") != RAMP]
     if len(steady) < wanted.requests_min:
         return wanted.requests_min - len(steady)
+    return len(steady) if _undecided(work, records, wanted) and not spoiled(records) else 0
+
+
+def _undecided(work: Work, records: list[Record], wanted: Try) -> bool:
     limits = work.session.plan.objective.limits
     samples_min = min(work.session.profile.floors.latency_samples, wanted.requests_min)
     tests = client_tests(records, limits, wanted.requests_min, samples_min)
-    undecided = [t for t in tests if t.outcome is Outcome.INCONCLUSIVE and t.limit is not None and t.n]
-    return len(steady) if undecided and not spoiled(records) else 0
+    return any(t.outcome is Outcome.INCONCLUSIVE and t.limit is not None for t in tests)
 
 
 class Turning:

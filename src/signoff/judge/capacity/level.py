@@ -8,6 +8,7 @@ first wave, which start together as no traffic does, count for errors and not fo
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from signoff.core.metrics import MetricTable
 from signoff.core.plan import Limits
@@ -28,7 +29,7 @@ DISQUALIFIED_SHARE_MAX = 0.02
 REFUSING_STATUS = (429, 503)
 DELIVERED_SHARE_MIN = 0.8
 """The least mean of requests in flight over the steady stretch, in shares of the load, or it was not that load."""
-SPOILED = ("no_requests", "caller_faults", "client_disqualified")
+SPOILED = ("no_requests", "caller_faults")
 """A load with these proves neither way, whatever the client measured."""
 SERVERS_OWN = frozenset({"queue_ms_p99", "preempted_share"})
 """Counted by the server itself: a client that was late can only have loaded it less, so a failure stands."""
@@ -178,22 +179,33 @@ def preemption_test(preemptions: float | None, requests: int, limit: float | Non
 
 
 def client_tests(records: Sequence[Record], limits: Limits, requests_min: int, samples_min: int) -> tuple[Test, ...]:
-    """The tests that need no metrics: errors, first token, inter-token."""
-    steady = [r for r in records if r.labels.get("wave") != RAMP] or list(records)
+    """The tests that need no metrics: errors, first token, inter-token.
+
+    A client that was late can only have seen answers later than they came: what keeps the limit with all its lateness
+    passes, and what fails must fail on the requests during which the client was fit."""
+    steady = [r for r in records if r.labels.get("wave") != RAMP and not caller_fault(r)]
+    fit = steady or [r for r in records if not caller_fault(r)]
+    every = [replace(r, disqualified="") if r.disqualified else r for r in fit]
+    ttft = [
+        latency_test("ttft_ms_p99", summaries.latency(own).every.p99, limits.ttft_ms_p99, samples_min)
+        for own in (every, fit)
+    ]
+    gaps = [
+        latency_test("itl_ms_p99", summaries.inter_token(own).every.p99, limits.itl_ms_p99, samples_min)
+        for own in (every, fit)
+    ]
     return (
         error_test([r for r in records if speaks(r)], limits.error_rate, requests_min),
-        latency_test("ttft_ms_p99", _spoken(steady).every.p99, limits.ttft_ms_p99, samples_min),
-        latency_test(
-            "itl_ms_p99",
-            summaries.inter_token(r for r in steady if not caller_fault(r)).every.p99,
-            limits.itl_ms_p99,
-            samples_min,
-        ),
+        _settled(*ttft),
+        _settled(*gaps),
     )
 
 
-def _spoken(records: Sequence[Record]) -> summaries.Latency:
-    return summaries.latency([r for r in records if not caller_fault(r)])
+def _settled(every: Test, fit: Test) -> Test:
+    """The pass of all samples, else the failure of the fit ones, else open."""
+    if every.outcome is Outcome.PASS:
+        return every
+    return fit if fit.outcome is Outcome.FAIL else replace(fit, outcome=Outcome.INCONCLUSIVE)
 
 
 def level(
@@ -284,13 +296,12 @@ def _open(
         return "no_requests"
     if faults > CALLER_SHARE_MAX * len(records):
         return "caller_faults"
-    if spoiled(records):
-        return "client_disqualified"
     if stopped:
         return stopped
     if delivered(records, streams) < DELIVERED_SHARE_MIN:
         return "load_not_delivered"
-    return next((f"{t.name}_open" for t in tests if t.outcome is Outcome.INCONCLUSIVE), "")
+    undecided = next((f"{t.name}_open" for t in tests if t.outcome is Outcome.INCONCLUSIVE), "")
+    return "client_disqualified" if undecided and spoiled(records) else undecided
 
 
 def _resource(tests: Sequence[Test], seen: Pressure, refused: int) -> str:
