@@ -106,7 +106,7 @@ class Work:
             return (await fitted(self.control, model, self.ruler, build, tokens))[0]
 
         def head(count: int) -> list[Message]:
-            return prompts.turn_messages(self.corpus, count, 0, fact, run, "fit")
+            return prompts.shared_messages(self.corpus, count, run)
 
         shared = 0
         if size.shared_tokens:

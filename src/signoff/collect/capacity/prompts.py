@@ -88,13 +88,22 @@ def long_messages(kind: str, corpus: Corpus, count: int, fact: Needle, *seed: ob
     return [*messages, {"role": "user", "content": fact.question}]
 
 
+def shared_messages(corpus: Corpus, count: int, run: str) -> list[Message]:
+    """Only what every turn of the run shares, to be counted."""
+    return [{"role": "system", "content": _shared_head(corpus, count, run)}, {"role": "user", "content": ""}]
+
+
+def _shared_head(corpus: Corpus, count: int, run: str) -> str:
+    return f"{nonce(run, 'shared')} {ROLE} {corpus.slice(count, run, 'shared')}"
+
+
 def turn_messages(
     corpus: Corpus, shared_words: int, own_words: int, fact: Needle, run: str, *seed: object
 ) -> list[Message]:
     """An agent's turn. The system prompt is the run's, the rest is the request's own from its first word on; where
     nothing is shared the request's nonce stands at the very start."""
-    own, shared = nonce(run, *seed), nonce(run, "shared")
-    head = f"{shared} {ROLE} {corpus.slice(shared_words, run, 'shared')}" if shared_words else f"{own} {ROLE}"
+    own = nonce(run, *seed)
+    head = _shared_head(corpus, shared_words, run) if shared_words else f"{own} {ROLE}"
     body = corpus.slice(own_words, run, *seed)
     return [
         {"role": "system", "content": head},
