@@ -198,6 +198,17 @@ async def test_a_connection_is_used_again_but_not_after_it_idled() -> None:
             assert (found.record.state, server.connections) == (State.OK, 2)
 
 
+async def test_connections_of_a_higher_load_do_not_stay_open() -> None:
+    async with RawServer(says(0.05, streamed(*GOOD, DONE))) as server:
+        async with HttpClient(Service(base_url=server.base_url), CLOCK) as client:
+            await asyncio.gather(*[client.send(ask(), CLOCK.now_ns()) for _ in range(8)])
+            assert (len(client._idle), server.connections) == (8, 8)
+            for connection in list(client._idle)[:7]:
+                connection.idle_since_ns -= int(3e9)
+            await client.send(ask(), CLOCK.now_ns())
+            assert (len(client._idle), server.connections) == (1, 8)
+
+
 async def test_a_large_request_is_written_when_its_last_byte_went() -> None:
     request = ask()
     huge = type(request)(**{f: getattr(request, f) for f in request.__struct_fields__} | {"body": b" " * 20_000_000})

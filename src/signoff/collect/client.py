@@ -55,7 +55,7 @@ class HttpClient:
         self._fixed = self._fixed_headers(url.netloc.rpartition("@")[2], key_of(service))
         self._addresses: list[tuple[int, str]] | None = None
         self._resolving = asyncio.Lock()
-        self._idle: list[Connection] = []
+        self._idle: deque[Connection] = deque()  # the longest idle first
         self._flying: dict[Flight, Connection | None] = {}
         self.ready: deque[Connection] = deque()
         self.draining = False
@@ -128,6 +128,8 @@ class HttpClient:
 
     def _pooled(self) -> Connection | None:
         now = self.clock.now_ns()
+        while self._idle and now - self._idle[0].idle_since_ns > IDLE_S_MAX * 1e9:
+            self._idle.popleft().close()  # of a higher load before; nobody is served by keeping it open
         while self._idle:
             connection = self._idle.pop()
             most_s = min(IDLE_S_MAX, (connection.keep_alive_s or 2 * IDLE_S_MAX) / 2)
