@@ -231,3 +231,17 @@ async def test_the_gateway_changes_nothing_by_itself(service, weather):
         assert events[-1] == "[DONE]"
         assert (await caller.get("/v1/models", gateway=True))[0] == 200
         assert (await caller.chat("x", gateway=True, model="nope"))[0] == 404
+
+
+async def test_development_endpoints_are_there_only_when_launched_so(service):
+    async with service() as caller:
+        assert (await caller.post("/reset_prefix_cache", {}))[0] == 404
+        assert "SECURITY WARNING" not in caller.log()
+    prompt = list(range(100, 5100))
+    async with service("env-dev-mode") as caller:
+        await caller.complete(prompt)
+        assert await caller.cached(prompt) == 4608
+        assert await caller.post("/reset_prefix_cache", {}) == (200, {"success": True})
+        assert await caller.cached(prompt) == 0
+        assert "SECURITY WARNING: Development endpoints are enabled!" in caller.log()
+        assert "Route: /reset_prefix_cache, Methods: POST" in caller.log()

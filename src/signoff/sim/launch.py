@@ -30,6 +30,7 @@ def launched(faults: Sequence[str], seed: int = 1) -> tuple[Settings, Host]:
         settings,
         version=host.wheels.get("vllm", settings.version),
         root=host.model,
+        dev_mode=host.environment.get("VLLM_SERVER_DEV_MODE") == "1",
         prefix_caching=settings.prefix_caching and options.get("no-enable-prefix-caching") is not True,
         tool_parser=settings.tool_parser if "tool-call-parser" in options else None,
     )

@@ -10,6 +10,19 @@ KV_BLOCK_BYTES = 24 * 1536 * 576
 """One page of the K3 pool: 24 attention layers of one group, 1536 tokens, 576 bytes a token and layer in fp8."""
 WEIGHTS_GIB = 181.62
 GIB = 1 << 30
+ROUTES: tuple[tuple[str, str], ...] = (
+    ("/load", "GET"),
+    ("/version", "GET"),
+    ("/health", "GET"),
+    ("/metrics", "GET"),
+    ("/tokenize", "POST"),
+    ("/detokenize", "POST"),
+    ("/v1/models", "GET"),
+    ("/ping", "GET"),
+    ("/ping", "POST"),
+    ("/v1/chat/completions", "POST"),
+    ("/v1/completions", "POST"),
+)
 
 
 class LaunchLog:
@@ -166,21 +179,14 @@ class LaunchLog:
         self.api("entry.py:136", "Supported tasks: ['generate']")
         if self.settings.tool_parser:
             self.api("parser_manager.py:38", '"auto" tool choice has been enabled.')
+        routes = ROUTES
+        if self.settings.dev_mode:
+            says = "SECURITY WARNING: Development endpoints are enabled! This should NOT be used in production!"
+            self.api("__init__.py:44", says, "WARNING")
+            routes += (("/reset_prefix_cache", "POST"),)
         self.api("entry.py:140", f"Starting vLLM server on http://0.0.0.0:{self.port}")
         self.api("launcher.py:186", "Available routes are:")
-        for path, methods in (
-            ("/load", "GET"),
-            ("/version", "GET"),
-            ("/health", "GET"),
-            ("/metrics", "GET"),
-            ("/tokenize", "POST"),
-            ("/detokenize", "POST"),
-            ("/v1/models", "GET"),
-            ("/ping", "GET"),
-            ("/ping", "POST"),
-            ("/v1/chat/completions", "POST"),
-            ("/v1/completions", "POST"),
-        ):
+        for path, methods in routes:
             self.api("launcher.py:195", f"Route: {path}, Methods: {methods}")
         self.plain(f"INFO:     Started server process [{self.pid}]")
         self.plain("INFO:     Waiting for application startup.")

@@ -55,7 +55,3 @@ class Sequence:
     def known(self) -> int:
         """Tokens whose identity is known: the prompt and what was generated so far."""
         return len(self.prompt) + self.generated
-
-    @property
-    def prefilling(self) -> bool:
-        return self.computed < self.known - (1 if self.generated else 0)

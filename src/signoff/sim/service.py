@@ -62,6 +62,8 @@ class Service:
             self._post(incoming, reply)
         elif path in simple and (incoming.method == "GET" or path == "/ping"):
             self._get(path, reply)
+        elif path == "/reset_prefix_cache" and self.settings.dev_mode and incoming.method == "POST":
+            reply.send(200, wire.json({"success": self.engine.scheduler.pool.forget()}))
         elif path in known | simple:
             allow = "POST" if path in known else "GET"
             reply.send(405, wire.json({"detail": "Method Not Allowed"}), allow=allow)

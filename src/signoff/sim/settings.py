@@ -32,6 +32,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     reasoning_parser: str | None = "kimi_k3"
     token_details: bool = True
     """`--enable-prompt-tokens-details`."""
+    dev_mode: bool = False
+    """Development endpoints are there."""
     slots: int = 256
     """`max_num_seqs`."""
     step_tokens: int = 16_384
