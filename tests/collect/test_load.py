@@ -1,10 +1,12 @@
 """Loops keep what they promise: so many in flight, planned instants that hide nothing, and records after a stop."""
 
 import asyncio
+import time
 
 import pytest
 
 from signoff.collect.client import HANG_UP
+from signoff.collect.client_lag import LagProbe
 from signoff.collect.clock import SystemClock
 from signoff.collect.load import closed_loop, open_loop, send_or_stop
 from signoff.core.record import Exchange, Record, Request
@@ -144,3 +146,17 @@ async def test_send_or_stop(stop: asyncio.Event) -> None:
     assert cut is not None
     assert cut.record.state is State.ABORTED
     assert await send_or_stop(Sleeper(60), make(2), CLOCK.now_ns(), stop) is None
+
+
+async def test_prompts_that_take_long_to_make_do_not_block_the_loop(stop: asyncio.Event) -> None:
+    def slow(number: int) -> Request:
+        time.sleep(0.01)
+        return make(number)
+
+    probe = LagProbe(CLOCK.now_ns)
+    probe.start()
+    client = Sleeper(0.3)
+    found = [e async for e in closed_loop(client, CLOCK, slow, streams=12, stop=stop, requests=24)]
+    probe.stop()
+    assert (len(found), client.most) == (24, 12)
+    assert (probe.lag_ms(0.99) or 0) < 90
