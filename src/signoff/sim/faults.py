@@ -1,6 +1,7 @@
 """The named faults of the simulated service: what each does, which gate sees it, and what its strength means.
 
-A fault is written `name` or `name=strength`. Several may be on at once.
+A fault is written `name` or `name=strength`. Several may be on at once. A share strikes by request id, so that the same
+ids fail in the same places. Nothing here can make the measuring client itself slow: that is a fault of the other side.
 """
 
 from collections.abc import Sequence
