@@ -9,6 +9,7 @@ count. Single figures on a shared machine are worth little; compare the two clie
 
 import argparse
 import contextlib
+import heapq
 import json
 import os
 import statistics
@@ -33,6 +34,19 @@ def build(folder: Path) -> Path:
     return target
 
 
+def ideal_s(streams: int, spread_s: float, shared: bool) -> float:
+    """How long the round takes a client that costs nothing. `shared`: lanes take requests from one pile, as ours do,
+    and those that started first take more; the bare client gives every lane its own four."""
+    answer_s = (FIRST_US + GAP_US * (TOKENS - 1)) / 1e6
+    free = [spread_s * index / streams for index in range(streams)]
+    if not shared:
+        return free[-1] + PER_STREAM * answer_s
+    heapq.heapify(free)
+    for _ in range(PER_STREAM * streams):
+        heapq.heapreplace(free, free[0] + answer_s)
+    return max(free)
+
+
 def one_round(server: Path, client: str, streams: int, spread_s: float) -> dict:
     """One client against a fresh server; what it said, what it missed of the ideal, and how late the server was."""
     paced = subprocess.Popen(
@@ -47,14 +61,13 @@ def one_round(server: Path, client: str, streams: int, spread_s: float) -> dict:
         paced.terminate()
         late = json.loads(paced.stdout.readlines()[-1])
         paced.wait()
-    ideal_s = PER_STREAM * (FIRST_US + GAP_US * (TOKENS - 1)) / 1e6 + spread_s
     rate = said.get("tokens_per_s") or said["output_tokens_per_s"]
     cost = said.get("cpu_us_per_chunk") or said["client"]["cpu_us_per_chunk"]
     return {
         "ttft_p50": said["ttft_ms"]["p50"],
         "ttft_p99": said["ttft_ms"]["p99"],
         "itl_p99": said["itl_ms"]["p99"],
-        "share": rate * ideal_s / (PER_STREAM * streams * TOKENS),
+        "share": rate * ideal_s(streams, spread_s, "client" in said) / (PER_STREAM * streams * TOKENS),
         "cpu_us": cost,
         "late_us": late["late_us_mean"],
         "late_us_p99": late["late_us_p99"],

@@ -98,6 +98,11 @@ def test_numbers_near_the_truth(start) -> None:
     assert {body["model"] for body in server.bodies} == {"m"}
 
 
+def test_starts_can_be_spread(start) -> None:
+    url = f"http://127.0.0.1:{start().port}"
+    assert run_load(url, 4, 4, 2, spread_s=1.0).duration_s == pytest.approx(0.75 + FIRST_S + GAP_S, abs=0.2)
+
+
 def test_the_json_has_exactly_its_keys(start) -> None:
     made = msgspec.json.decode(to_json(run_load(f"http://127.0.0.1:{start().port}", 1, 1, 2)))
     assert set(made) == {

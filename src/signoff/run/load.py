@@ -138,9 +138,9 @@ async def _load(
 
     async with sender as client:
         cpu_s = time.process_time()
-        async for exchange in closed_loop(
-            client, clock, make, streams=streams, stop=asyncio.Event(), requests=requests
-        ):
+        stop = asyncio.Event()
+        loop = closed_loop(client, clock, make, streams=streams, stop=stop, requests=requests, spread_s=spread_s)
+        async for exchange in loop:
             sums.take(exchange.record)
         cpu_s = time.process_time() - cpu_s
         return _result(sums, cpu_s, client.lag.lag_ms(0.99))
