@@ -78,7 +78,15 @@ class Run:
         self.evidence: list[Evidence] = []
         self.blobs: dict[str, bytes] = {}
         self.rows: list[tuple[int, dict[str, float]]] = []
-        self.totals = {"preemptions": 0.0, "queries": 0.0, "hits": 0.0, "queued": 0.0, "queue_s": 0.0, "late": 0.0}
+        self.totals = {
+            "preemptions": 0.0,
+            "queries": 0.0,
+            "hits": 0.0,
+            "queued": 0.0,
+            "queue_s": 0.0,
+            "late": 0.0,
+            "foreign": 0.0,
+        }
         self.gauges = {"kv": 0.0, "running": 0.0, "waiting": 0.0, "memory": 8e9, "started": 1000.0}
         self.scraping = True
         self._count = 0
@@ -114,6 +122,7 @@ class Run:
             f"vllm:num_requests_waiting{labels}": g["waiting"],
             f"vllm:num_preemptions_total{labels}": t["preemptions"],
             f"vllm:prefix_cache_queries_total{labels}": t["queries"],
+            f"vllm:prompt_tokens_total{labels}": t["queries"] + t["foreign"],
             f"vllm:prefix_cache_hits_total{labels}": t["hits"],
             bucket("0.3"): t["queued"] - t["late"],
             bucket("5.0"): t["queued"],
@@ -297,12 +306,15 @@ class Run:
 
     def idle(self, seconds: float = 2.0, **more: Any) -> None:
         self.begin("capacity.idle")
+        foreign = more.pop("foreign", 0.0)
         for _ in range(4):
             self.scrape()
+            self.totals["foreign"] += foreign
             self.now += int(seconds / 4 * S)
+        quiet_ns = self.now
         self.record("capacity.idle", self.now, labels={"arm": "probe"}, **more)
         self.now = self.records[-1].end_ns
-        self.finish("capacity.idle", idle_s=seconds)
+        self.finish("capacity.idle", idle_s=seconds, quiet_until_ns=quiet_ns)
 
     def healthy_until(self, part: str) -> "Run":
         """Everything before `part` went well: `load`, `long_input`, `climb`, `soak`, `idle`, `end`."""

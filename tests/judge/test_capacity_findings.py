@@ -487,6 +487,20 @@ def test_cache_that_is_kept_after_all_requests_ended_is_a_leak():
     assert (found.outcome, found.bearing, found.values["kv_after"]) == (FAIL, Bearing.SERVICE, 0.1)
 
 
+def test_somebody_elses_requests_in_the_idle_phase_are_no_leak():
+    def found(foreign, running, kv=0.1):
+        run = Run().healthy_until("soak")
+        run.soak()
+        run.gauges |= {"kv": kv, "running": running}
+        run.idle(foreign=foreign)
+        return run.findings()["capacity.soak.kv_idle"].outcome
+
+    assert found(500.0, 1.0) is OPEN
+    assert found(500.0, 0.0) is OPEN
+    assert found(0.0, 1.0) is FAIL  # nobody sends, and still something runs
+    assert found(0.0, 0.0, 0.0) is PASS
+
+
 def test_memory_that_grows_all_through_the_soak_fails_and_absent_memory_does_not_pass():
     assert soaked(grow=1.5)["capacity.soak.memory"].outcome is FAIL
     run = Run()

@@ -12,7 +12,7 @@ from signoff.core.words import Bearing, Cause, Gate, Outcome, Phase, State
 from signoff.judge.capacity import window
 from signoff.judge.capacity.level import RAMP, error_test, failure, speaks
 from signoff.judge.capacity.pressure import pressure
-from signoff.judge.capacity.stages import Seen, argument, cited, metrics_cited, seconds
+from signoff.judge.capacity.stages import Seen, argument, cited, metrics_cited, number, seconds
 
 SOAK, IDLE, LOAD = "capacity.soak", "capacity.idle", "capacity.load"
 THIRD_MIN = 8
@@ -184,14 +184,20 @@ def _kv_idle(seen: Seen) -> Finding:
         last = float(kv[-1]) if len(kv) else None
         still = float(running[-1]) if len(running) else None
         quiet_s = seconds(finished, "idle_s") or 0.0
+        quiet_until = number(finished.conditions, "quiet_until_ns", ended)
+        foreign = window.grown_inside(seen.tables, window.PROMPT_TOKENS, begun, quiet_until)
         values = {
             "kv_before": six(rest) if len(before) else None,
             "kv_after": None if last is None else six(last),
             "running_after": still,
             "idle_s": quiet_s,
+            "foreign_prompt_tokens": foreign,
         }
-        if last is None or not seen.dossier.plan.service.exclusive or quiet_s < LENGTH_SHARE * seen.sizes.idle_s:
+        alone = seen.dossier.plan.service.exclusive and not foreign
+        if last is None or not alone or quiet_s < LENGTH_SHARE * seen.sizes.idle_s:
             outcome = Outcome.INCONCLUSIVE
+        elif (still or 0.0) > 0 and foreign is None:
+            outcome = Outcome.INCONCLUSIVE  # somebody's request, or one that hangs: only the counter could tell
         else:
             outcome = Outcome.FAIL if last > rest + KV_SLACK or (still or 0.0) > 0 else Outcome.PASS
     return _about(

@@ -20,9 +20,10 @@ QUEUE = "vllm:request_queue_time_seconds"
 STEP_TOKENS = "vllm:iteration_tokens_total"
 """A histogram, whatever its name says: tokens of each engine step."""
 QUERIES, HITS = "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"
+PROMPT_TOKENS = "vllm:prompt_tokens_total"
 MEMORY = "process_resident_memory_bytes"
 STARTED = "process_start_time_seconds"
-KEPT = (*KV_NAMES, RUNNING, WAITING, PREEMPTIONS, QUEUE, STEP_TOKENS, QUERIES, HITS, MEMORY, STARTED)
+KEPT = (*KV_NAMES, RUNNING, WAITING, PREEMPTIONS, QUEUE, STEP_TOKENS, QUERIES, HITS, PROMPT_TOKENS, MEMORY, STARTED)
 LE = re.compile(r'[{,]le="([^"]+)"')
 REACH_NS = 5 * 10**9
 """How far before or after a stretch a scrape may lie and still bound it."""
@@ -123,6 +124,20 @@ def _publishes_on_first_use(found: Sequence[MetricTable], from_ns: int, to_ns: i
     frontend publishes both from the start. Source: vLLM repository, `rust/` metrics, read 2026-12-01."""
     gauges = gauge(found, (RUNNING,), from_ns - REACH_NS, to_ns + REACH_NS)
     return len(gauges) > 0 and not any(table.series(STARTED) for table in found)
+
+
+def grown_inside(found: Sequence[MetricTable], name: str, from_ns: int, to_ns: int) -> float | None:
+    """How much a counter grew between the first and the last scrape inside the stretch, nothing outside looked at;
+    `None` when it was not seen twice there."""
+    grown: list[float] = []
+    for table in found:
+        inside = (table.t_ns >= from_ns) & (table.t_ns <= to_ns)
+        for column in table.series(name).values():
+            seen = column[inside & np.isfinite(column)]
+            if len(seen) < 2:
+                return None
+            grown.append(float(seen[-1] - seen[0]))
+    return sum(grown) if grown else None
 
 
 def histogram(found: Sequence[MetricTable], name: str, from_ns: int, to_ns: int) -> list[tuple[float, float]]:

@@ -51,7 +51,8 @@ ENTRIES: tuple[Entry, ...] = (
             PASS: "KV use {kv_before} before, {kv_after} after {idle_s} s of silence.",
             FAIL: "Keeps cache: KV use {kv_before} before, {kv_after} after {idle_s} s of silence, {running_after} "
             "still running.",
-            OPEN: "Whether cache is given back is open: KV use after the idle phase {kv_after}.",
+            OPEN: "Whether cache is given back is open: KV use after the idle phase {kv_after}, {running_after} "
+            "running, prompt tokens of others meanwhile {foreign_prompt_tokens}.",
             NOT_RUN: "The idle phase was not run.",
         },
         next_step={FAIL: "Find which requests keep their blocks: aborted, preempted, or waiting for a transfer."},
