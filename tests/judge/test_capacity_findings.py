@@ -464,6 +464,17 @@ def test_a_soak_that_grows_slower_degrades():
     assert row_of(found) == 2
 
 
+def test_a_growth_that_troubles_nobody_yet_is_a_warning():
+    found = soaked(slower=2.0, gap_ms=4.0, ttft_ms=20.0)["capacity.soak.drift"]
+    assert found.outcome is PASS
+    grown = soaked(slower=1.6)["capacity.soak.drift"]
+    assert (grown.outcome, grown.severity, grown.values["drifted_slightly"]) == (
+        PASS,
+        Severity.WARN,
+        "ttft_ms, token_ms",
+    )
+
+
 def test_a_few_requests_show_no_drift_and_exclude_none():
     assert soaked(seconds=1.2)["capacity.soak.drift"].outcome is OPEN
 

@@ -8,7 +8,7 @@ import numpy as np
 from signoff.core.finding import Finding
 from signoff.core.record import Record
 from signoff.core.rounding import six
-from signoff.core.words import Bearing, Cause, Gate, Outcome, Phase, State
+from signoff.core.words import Bearing, Cause, Gate, Outcome, Phase, Severity, State
 from signoff.judge.capacity import window
 from signoff.judge.capacity.level import RAMP, error_test, failure, speaks
 from signoff.judge.capacity.pressure import pressure
@@ -19,8 +19,10 @@ THIRD_MIN = 8
 """Requests in the first and the last third each, or drift cannot be told from noise."""
 DRIFT_RATIO, DRIFT_Z = 1.3, 3.3
 """The last third is slower by so much, and by so many standard errors (one chance in two thousand)."""
-DRIFT_LEAST_MS = {"ttft_ms": 10.0, "token_ms": 1.0}
-"""Growth under this is no trouble to anyone, whatever its share."""
+DRIFT_LEAST_MS = {"ttft_ms": 50.0, "token_ms": 2.0}
+DRIFT_LIMIT_SHARE = 0.1
+"""Growth under this, or under this share of the plan's limit, is said as a warning and is no trouble yet."""
+REST_LEAST_MS = 1.0
 REST_MIN, REST_RATIO, REST_Z = 4, 1.5, 2.3
 """Five against five that are all slower have a z of 2.6, one chance in 252; four against four 2.3, one in 70."""
 KV_SLACK = 0.005
@@ -111,7 +113,9 @@ def _drift(seen: Seen) -> Finding:
     good = sorted((r for r in kept if r.state is State.OK and not r.disqualified), key=lambda r: r.sent_ns)
     third = len(good) // 3
     values: dict[str, object] = {"samples_each": third}
-    drifted, open_ = [], False
+    drifted: list[str] = []
+    slight: list[str] = []
+    open_ = False
     for name, of in (("ttft_ms", _ttft), ("token_ms", token_ms)):
         first = [t for r in good[:third] if (t := of(r)) is not None]
         last = [t for r in good[len(good) - third :] if (t := of(r)) is not None]
@@ -126,8 +130,8 @@ def _drift(seen: Seen) -> Finding:
             f"{name}_ratio": six(ratio),
             f"{name}_z": six(z),
         }
-        if ratio >= DRIFT_RATIO and z >= DRIFT_Z and grown >= DRIFT_LEAST_MS[name]:
-            drifted.append(name)
+        if ratio >= DRIFT_RATIO and z >= DRIFT_Z:
+            (drifted if grown >= _material_ms(seen, name) else slight).append(name)
     rested = _rest(seen, values)
     drifted += ["rest_token_ms"] if rested else []
     if not seen.of(SOAK):
@@ -140,11 +144,19 @@ def _drift(seen: Seen) -> Finding:
         "capacity.soak.drift",
         outcome,
         Bearing.SERVICE,
-        values=values | {"drifted": ", ".join(drifted) or None},
+        severity=Severity.WARN if slight and outcome is Outcome.PASS else Severity.FAIL,
+        values=values | {"drifted": ", ".join(drifted) or None, "drifted_slightly": ", ".join(slight) or None},
         limit={"ratio": DRIFT_RATIO, "z": DRIFT_Z, "samples_each_min": THIRD_MIN},
         evidence=cited([*good[:2], *good[-2:]]),
         items=(6, 7),
     )
+
+
+def _material_ms(seen: Seen, name: str) -> float:
+    """The least growth that troubles anyone, milliseconds."""
+    limits = seen.dossier.plan.objective.limits
+    limit = limits.ttft_ms_p99 if name == "ttft_ms" else limits.itl_ms_p99
+    return max(DRIFT_LEAST_MS[name], DRIFT_LIMIT_SHARE * (limit or 0.0))
 
 
 def _rest(seen: Seen, values: dict[str, object]) -> bool:
@@ -162,7 +174,7 @@ def _rest(seen: Seen, values: dict[str, object]) -> bool:
         "rest_ratio": six(ratio),
     }
     grown = float(np.median(after) - np.median(before))
-    return ratio >= REST_RATIO and z >= REST_Z and grown >= DRIFT_LEAST_MS["token_ms"]
+    return ratio >= REST_RATIO and z >= REST_Z and grown >= REST_LEAST_MS
 
 
 def _kv_idle(seen: Seen) -> Finding:
