@@ -99,8 +99,8 @@ def test_numbers_near_the_truth(start) -> None:
 
 
 def test_starts_can_be_spread(start) -> None:
-    url = f"http://127.0.0.1:{start().port}"
-    assert run_load(url, 4, 4, 2, spread_s=1.0).duration_s == pytest.approx(0.75 + FIRST_S + GAP_S, abs=0.2)
+    found = run_load(f"http://127.0.0.1:{start().port}", 4, 4, 30, spread_s=0.4)
+    assert found.duration_s == pytest.approx(0.3 + FIRST_S + 29 * GAP_S, abs=0.15)
 
 
 def test_the_json_has_exactly_its_keys(start) -> None:
