@@ -62,7 +62,8 @@ class Scraper:
         assert self._process.stdin is not None
         self._process.stdin.write(msgspec.json.encode(self._orders) + b"\n")
         await self._process.stdin.drain()
-        self._reading = asyncio.create_task(self._read())
+        assert self._process.stdout is not None
+        self._reading = asyncio.create_task(self._read(self._process.stdout))
 
     async def stop(self) -> None:
         """Ends it and waits until its files are whole; safe to call again."""
@@ -92,10 +93,8 @@ class Scraper:
     def died(self) -> bool:
         return self._process is not None and self._process.returncode is not None
 
-    async def _read(self) -> None:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        while raw := await self._process.stdout.readline():
+    async def _read(self, lines: asyncio.StreamReader) -> None:
+        while raw := await lines.readline():
             try:
                 line = msgspec.json.decode(raw, type=LiveLine)
             except msgspec.DecodeError:
