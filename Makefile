@@ -43,7 +43,7 @@ real: setup
 	@$(BIN)/python tests/lanes/real.py
 
 browser: setup
-	@command -v chromium >/dev/null || { echo "Chromium is missing: apt-get install chromium"; exit 2; }
+	@command -v chromedriver >/dev/null || { echo "Chromium is missing: apt-get install chromium chromium-driver"; exit 2; }
 	@$(BIN)/python -m pytest -m browser
 
 gateway: setup
@@ -51,7 +51,7 @@ gateway: setup
 	@$(BIN)/python -m pytest -m gateway
 
 docs: setup
-	@$(BIN)/python tests/test_docs.py
+	@$(BIN)/python tests/report/write_pages.py
 
 deep: setup
 	@$(BIN)/python tests/lanes/deep.py

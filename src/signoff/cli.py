@@ -274,7 +274,7 @@ def sim(
         for each in FAULTS:
             print(f"{each.name:<{width}}  {each.says}")
         return
-    serve_forever(fault or [], port)
+    sys.exit(serve_forever(fault or [], port))
 
 
 def _never_came_up(log: Path, json: bool) -> None:

@@ -1,4 +1,4 @@
-"""The run's clock: monotonic, anchored to Unix time once, so that instants compare with scrapes and logs and never step."""
+"""The run's clock: monotonic, anchored to Unix time once, so that instants compare with scrapes and logs."""
 
 import asyncio
 import time

@@ -56,6 +56,11 @@ def _gates(dossier: Dossier) -> Finding:
     )
 
 
+def _unloaded(dossier: Dossier) -> Outcome:
+    """Of a check that needs requests where there are none: a plan of the environment gate alone asks for none."""
+    return Outcome.NOT_APPLICABLE if set(dossier.plan.gates) == {Gate.ENVIRONMENT} else Outcome.NOT_RUN
+
+
 def _finite(column: Floats | None) -> Floats | None:
     if column is None:
         return None
@@ -91,7 +96,7 @@ def _alone(dossier: Dossier) -> Finding:
             items=items,
         )
     if not records:
-        return _about(code, Outcome.NOT_RUN, items=items)
+        return _about(code, _unloaded(dossier), items=items)
     grown = [(_grown(t, "vllm:request_success_total"), _grown(t, "vllm:prompt_tokens_total")) for t in tables]
     if not tables or any(requests is None or tokens is None for requests, tokens in grown):
         return _about(code, Outcome.INCONCLUSIVE, values={"reason": "counters_not_seen"}, items=items)
@@ -134,7 +139,7 @@ def _one_process(dossier: Dossier) -> Finding:
                 seen = True
                 fell = fell or bool(np.any(np.diff(counter) < 0))
     if not seen:
-        return _about(code, Outcome.INCONCLUSIVE if dossier.records else Outcome.NOT_RUN, items=(4,))
+        return _about(code, Outcome.INCONCLUSIVE if dossier.records else _unloaded(dossier), items=(4,))
     restarted = fell or len(starts) > len(dossier.metrics)
     return _about(
         code,
@@ -151,7 +156,7 @@ def _one_process(dossier: Dossier) -> Finding:
 def _client(dossier: Dossier) -> Finding:
     code = "run.client.fit"
     if not dossier.records:
-        return _about(code, Outcome.NOT_RUN, items=(6,))
+        return _about(code, _unloaded(dossier), items=(6,))
     bad = [r for r in dossier.records if r.disqualified]
     share = len(bad) / len(dossier.records)
     checks = [e for e in dossier.of_kind("client_self") if e.digest]
