@@ -310,7 +310,7 @@ def demo(
     if name != "fault" and name not in SCENARIOS:
         raise SignoffError(f"--scenario {name}: not a scenario", f"Scenarios are {', '.join(SCENARIOS)}.")
     faults = tuple(fault) if fault else SCENARIOS[name]
-    gates = gates_for([parse(each)[0].gate for each in faults]) if fault else ()
+    gates = gates_for([parse(each)[0].gate for each in faults]) if faults else ()
     with tempfile.TemporaryDirectory(prefix="signoff-demo-") as folder:
         with start(faults, root=Path(folder) / "root") as service:
             if not service.alive:

@@ -71,7 +71,9 @@ class Terminal:
         if task is None:
             return
         parts = [
-            f"{name} {value:g}" for name, value in (("running", event.running), ("waiting", event.waiting)) if value is not None
+            f"{name} {value:g}"
+            for name, value in (("running", event.running), ("waiting", event.waiting))
+            if value is not None
         ]
         if event.kv_usage is not None:
             parts.append(f"KV {event.kv_usage:.0%}")

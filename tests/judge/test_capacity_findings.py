@@ -623,11 +623,23 @@ def test_the_ladder_climbs_then_cuts_to_the_highest_that_held():
 
     size, tried = sizes(run.plan, run.profile, 8192), []
     bad = {8: LATE}
+    floor = run.plan.objective.concurrency.floor
     while (wanted := next_step.next_try(see(run.dossier()).levels, size, run.plan, run.profile)) is not None:
         tried.append(wanted.stage)
         run.level(wanted.streams, stage=wanted.stage, **bad.get(wanted.streams, {}))
     assert tried == [f"capacity.concurrency.{n}" for n in (1, 2, 4, 8)] + [f"capacity.cap.4.{k}" for k in (1, 2, 3)]
-    assert next_step.soak_streams(see(run.dossier()).levels, size) == 4
+    assert next_step.soak_streams(see(run.dossier()).levels, size, floor) == 4
+
+
+def test_a_cap_under_the_floor_is_neither_held_nor_soaked():
+    run = Run().healthy_until("climb")
+    size, tried = sizes(run.plan, run.profile, 8192), []
+    floor = run.plan.objective.concurrency.floor
+    while (wanted := next_step.next_try(see(run.dossier()).levels, size, run.plan, run.profile)) is not None:
+        tried.append(wanted.stage)
+        run.level(wanted.streams, stage=wanted.stage, **(LATE if wanted.streams >= floor else {}))
+    assert tried[-1] == f"capacity.concurrency.{floor}"
+    assert next_step.soak_streams(see(run.dossier()).levels, size, floor) is None
 
 
 def test_judging_twice_gives_the_same_findings():

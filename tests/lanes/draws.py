@@ -81,7 +81,7 @@ def run(number: int, seed: int) -> Draw:
             text = demo_plan(service.base_url, gateway, service.root, f"draw-{number}")
             text = text.replace("profile: kimi-k3-simulated", f"profile: {short_profile(folder)}")
             plan = folder / "plan.yaml"
-            plan.write_text(text.replace("hold_s: 3", "hold_s: 1"))
+            plan.write_text(text.replace("hold_s: 2", "hold_s: 1"))
             done = subprocess.run(
                 [sys.executable, "-m", "signoff", "run", plan, "-o", folder / "bundle", "--json"],
                 capture_output=True,

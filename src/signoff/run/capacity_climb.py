@@ -45,7 +45,7 @@ async def climb(work: Work) -> Events:
                 stopped=stage.stopped,
             )
         )
-    work.soak_streams = soak_streams(seen, work.sizes)
+    work.soak_streams = soak_streams(seen, work.sizes, plan.objective.concurrency.floor)
 
 
 async def hold(work: Work, stage: Stage, wanted: Try, turns: Turns) -> AsyncIterator[Event]:

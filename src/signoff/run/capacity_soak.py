@@ -20,9 +20,12 @@ IDLE_LOOKS = 6
 
 
 async def soak(work: Work) -> Events:
-    """The soak at its load, and the idle phase after it. After an overload without any load that held, neither."""
+    """The soak at its load, and the idle phase after it; where no load from the floor up held, the idle phase alone."""
     streams = work.soak_streams
     if streams is None:
+        if not work.over:
+            async for event in idle(work):
+                yield event
         return
     turns, size, clock = await work.turns(), work.sizes, work.session.clock
     stage = work.stage("capacity.soak", streams)

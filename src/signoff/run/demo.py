@@ -23,13 +23,13 @@ nodes:
     logs: [/var/log/vllm.log]   # inside that root
 gates: [{gates}]
 objective:
-  concurrency: {{target: 32, floor: 16, hold_s: 3}}
+  concurrency: {{target: 32, floor: 16, hold_s: 2}}
   input_tokens: {{target: 131072, floor: 32768}}
   limits: {{ttft_ms_p99: 1500, itl_ms_p99: 100, queue_ms_p99: 1000, error_rate: 0.01, preempted_share: 0.05}}
 load:
   reuse_share: 0.5
-  long_input: {{output_tokens: 16}}
-  concurrency: {{input_tokens: 2048, output_tokens: 64}}
+  long_input: {{output_tokens: 16, steps: [32768, 131072]}}
+  concurrency: {{input_tokens: 2048, output_tokens: 64, steps: [8, 16, 32]}}
 prefix: {{prompt_tokens: 24576}}   # long enough for the saving to show beside the noise of a busy machine
 agent:
   failure_rate: {{limit: 0.1, confidence: 0.95}}

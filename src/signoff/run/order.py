@@ -41,7 +41,7 @@ LOOPS: dict[Gate, Callable[[Session], Events]] = {
 
 
 async def run_plan(setup: Setup, path: Path, stop: asyncio.Event) -> AsyncIterator[Event]:
-    """Run the plan into a new bundle at `path`. When `stop` is set, load ends within 2 s and what was measured is kept."""
+    """Run the plan into a new bundle at `path`. When `stop` is set, load ends within 2 s and what there is is kept."""
     folder = Folder.create(path, setup.plan_text, setup.profile)
     clock = SystemClock()
     why = "finished"

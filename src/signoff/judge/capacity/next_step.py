@@ -27,7 +27,8 @@ class Try(Struct, frozen=True, kw_only=True):
 
 def next_try(seen: Sequence[Level], sizes: Sizes, plan: Plan, profile: Profile) -> Try | None:
     """Climb the ladder. After the first load that fails (and the floor, where that was lower) hold the highest that did
-    not fail, as often as the profile says. `None` when nothing is left to try."""
+    not fail, as often as the profile says. `None` when nothing is left to try: a cap under the floor carries no traffic
+    whatever it holds."""
     tried = {level.streams for level in seen if level.stage.startswith(CLIMB)}
     over, floor = overload(seen), plan.objective.concurrency.floor
     if over is None:
@@ -36,7 +37,7 @@ def next_try(seen: Sequence[Level], sizes: Sizes, plan: Plan, profile: Profile) 
         return _climb(floor, sizes, plan, profile)  # a short step that failed proves nothing about the floor yet
     cap = candidate(seen)
     held = sum(level.stage.startswith(CAP) for level in seen)
-    if cap is None or held >= profile.floors.holds_after_overload:
+    if cap is None or cap < floor or held >= profile.floors.holds_after_overload:
         return None
     return Try(
         stage=f"{CAP}.{cap}.{held + 1}",
@@ -96,9 +97,10 @@ def held(seen: Sequence[Level]) -> int | None:
     return max(passed, default=None)
 
 
-def soak_streams(seen: Sequence[Level], sizes: Sizes) -> int | None:
-    """The load of the soak: the plan's, cut to the cap after an overload; `None` when no load held at all."""
+def soak_streams(seen: Sequence[Level], sizes: Sizes, floor: int) -> int | None:
+    """The load of the soak: the plan's, cut to the cap after an overload; `None` when no load from the floor up held,
+    for then there is none to soak."""
     if overload(seen) is None:
         return sizes.soak_streams
     cap = candidate(seen)
-    return None if cap is None else min(cap, sizes.soak_streams)
+    return None if cap is None or cap < floor else min(cap, sizes.soak_streams)
