@@ -66,7 +66,7 @@ class Scraper:
         self._reading = asyncio.create_task(self._read(self._process.stdout))
 
     async def stop(self) -> None:
-        """Ends it and waits until its files are whole; safe to call again."""
+        """Ends it after one last look and waits until its files are whole; safe to call again."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -80,11 +80,11 @@ class Scraper:
         if self._reading is not None:
             await self._reading
 
-    async def seen_after(self, at_ns: int, clock: Clock, wait_s: float = 5.0) -> bool:
-        """Waits until every URL was asked once more after `at_ns`; False when that took longer than `wait_s`."""
+    async def seen_all(self, clock: Clock, wait_s: float = 5.0) -> bool:
+        """Waits until every URL was asked once; False when that took longer than `wait_s`."""
         end_ns = clock.now_ns() + int(wait_s * 1e9)
         while clock.now_ns() < end_ns and not self.died:
-            if all(url in self.live and self.live[url].asked_ns > at_ns for url in self._orders.urls):
+            if all(url in self.live for url in self._orders.urls):
                 return True
             await asyncio.sleep(LOOK_S)
         return False

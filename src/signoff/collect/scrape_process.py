@@ -24,6 +24,7 @@ from signoff.core.plan import Service
 from signoff.read.scrape import Scrape, read_scrape
 
 TIMEOUT_S = 10.0
+LAST_LOOK_S = 3.0
 """A server under load answers late; a late scrape is worth more than none."""
 FRAME_SCRAPES = 60
 """Scrapes that share a zstd frame, and so a history: a body that hardly changed costs a few hundred bytes."""
@@ -47,8 +48,6 @@ class LiveLine(Struct, kw_only=True):
 
     url: str
     ok: bool
-    asked_ns: int = 0
-    """When it was asked for, on the run's axis: what the server did before that instant is in it."""
     running: float | None = None
     waiting: float | None = None
     kv_usage: float | None = None
@@ -152,13 +151,15 @@ async def _scrape_one(orders: Orders, control: Control, url: str, writer: Writer
     planned = time.perf_counter_ns()
     while True:
         await asyncio.sleep(max(0.0, (planned - time.perf_counter_ns()) / 1e9))
-        asked = time.perf_counter_ns()
-        answer = await control.get(url, TIMEOUT_S)
-        now = time.perf_counter_ns()
-        line = live_line(url, writer.answered(asked + orders.offset_ns, answer, now - asked))
-        line.asked_ns = asked + orders.offset_ns
-        _say(line)
-        planned += period_ns * max(1, -(-(now - planned) // period_ns))
+        await _look(orders, control, url, writer, TIMEOUT_S)
+        planned += period_ns * max(1, -(-(time.perf_counter_ns() - planned) // period_ns))
+
+
+async def _look(orders: Orders, control: Control, url: str, writer: Writer, timeout_s: float) -> None:
+    asked = time.perf_counter_ns()
+    answer = await control.get(url, timeout_s)
+    now = time.perf_counter_ns()
+    _say(live_line(url, writer.answered(asked + orders.offset_ns, answer, now - asked)))
 
 
 def _say(line: LiveLine) -> None:
@@ -180,17 +181,18 @@ async def _serve(orders: Orders, orders_in: IO[bytes]) -> None:
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), orders_in)
     async with Control(keyed) as with_key, Control(bare) as without:
         # the key goes to the service alone: an exporter on another address is somebody else
+        controls = {url: with_key if urlsplit(url).netloc in own else without for url in writers}
         works = [
-            asyncio.ensure_future(
-                _scrape_one(orders, with_key if urlsplit(url).netloc in own else without, url, writer)
-            )
-            for url, writer in writers.items()
+            asyncio.ensure_future(_scrape_one(orders, controls[url], url, writer)) for url, writer in writers.items()
         ]
         ended = asyncio.ensure_future(reader.read())
         await asyncio.wait([ended, *works], return_when=asyncio.FIRST_COMPLETED)
         for work in works:
             work.cancel()
         faults = [f for f in await asyncio.gather(*works, return_exceptions=True) if isinstance(f, Exception)]
+        # the counters as they stand when everything was sent: the last second would be lost without this look
+        last = [_look(orders, controls[url], url, writer, LAST_LOOK_S) for url, writer in writers.items()]
+        faults += [f for f in await asyncio.gather(*last, return_exceptions=True) if isinstance(f, Exception)]
     for writer in writers.values():
         writer.close()
     if faults:

@@ -32,7 +32,7 @@ STREAMS_MAX = 1024
 FIRST_MS = 200
 SENDS_PER_S = 12_000
 """What the paced server, itself Python, can be asked for on a busy machine."""
-LASTS_S = 1.5
+LASTS_S = 1.0
 ENDS_S = 30.0
 
 

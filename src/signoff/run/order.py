@@ -61,7 +61,7 @@ async def run_plan(setup: Setup, path: Path, stop: asyncio.Event) -> AsyncIterat
             stop=stop,
             run_id=secrets.token_hex(8),
         )
-        await scraper.seen_after(0, clock)  # counters as they stood before the first request
+        await scraper.seen_all(clock)  # counters as they stood before the first request
         for gate, loop in LOOPS.items():
             if gate not in setup.gates or stop.is_set():
                 continue
@@ -75,7 +75,7 @@ async def run_plan(setup: Setup, path: Path, stop: asyncio.Event) -> AsyncIterat
             if gate is Gate.ENVIRONMENT:
                 await self_check(session)
         await collect_logs(session, when="after")
-        await scraper.seen_after(clock.now_ns() + COUNTED_NS, clock)
+        await clock.sleep_until(clock.now_ns() + COUNTED_NS)  # then the scraper's last look, as it stops
     stopped = RunStopped(why="interrupted" if stop.is_set() else why, at_ns=clock.now_ns())
     folder.note(stopped)
     folder.close()
