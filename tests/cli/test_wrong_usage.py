@@ -123,7 +123,7 @@ def test_an_unknown_key_names_line_and_nearest(tmp_path):
     plan.write_text(PLAN.format(url="http://127.0.0.1:9", model="m").replace("floor: 1,", "flor: 1,"))
     done = signoff("run", plan)
     assert done.returncode == 2
-    assert f"{plan}:7:" in done.stderr
+    assert f"{plan}:8:" in done.stderr
     assert "Did you mean `floor`?" in done.stderr
 
 

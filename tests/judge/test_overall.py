@@ -39,6 +39,8 @@ PROFILE = Profile(
     cache=Cache(),
     floors=Floors(soak_s=1, soak_idle_s=1, hold_s=1),
 )
+URL = "http://s/metrics"
+CHECK = b'{"streams": 2, "requests": 2, "ok": 2, "ttft_error_ms": {"p50": 0.1, "p99": 2.0}}'
 SUCCESS, PROMPT, START = "vllm:request_success_total", "vllm:prompt_tokens_total", "process_start_time_seconds"
 
 
@@ -73,9 +75,9 @@ def dossier(**changed):
         "profile": PROFILE,
         "evidence": [Evidence(kind="client_self", source="x", where="client", taken_ns=1, digest="d" * 64)],
         "records": [record(n) for n in range(4)],
-        "metrics": {"http://s/metrics": table()},
+        "metrics": {URL: table()},
         "events": [RunStopped(why="finished", at_ns=9)],
-        "blob": lambda name: b"",
+        "blob": lambda name: CHECK,
     }
     return Dossier(**parts | changed)
 
@@ -94,10 +96,10 @@ def test_a_healthy_run_is_quiet():
         ("run.whole.finished", {"events": []}, Outcome.NOT_RUN),
         ("run.whole.finished", {"events": [RunStopped(why="interrupted", at_ns=9)]}, Outcome.NOT_RUN),
         ("run.gates.planned", {"plan": replace(PLAN, gates=(Gate.AGENT,))}, Outcome.NOT_APPLICABLE),
-        ("run.traffic.exclusive", {"metrics": {"s": table(requests=(0, 5), tokens=(0, 60))}}, Outcome.INCONCLUSIVE),
-        ("run.traffic.exclusive", {"metrics": {"s": table(tokens=(0, 60))}}, Outcome.INCONCLUSIVE),
-        ("run.traffic.exclusive", {"metrics": {"s": table(tokens=(0, 30))}}, Outcome.INCONCLUSIVE),
-        ("run.traffic.exclusive", {"metrics": {"s": table(requests=None)}}, Outcome.INCONCLUSIVE),
+        ("run.traffic.exclusive", {"metrics": {URL: table(requests=(0, 5), tokens=(0, 60))}}, Outcome.INCONCLUSIVE),
+        ("run.traffic.exclusive", {"metrics": {URL: table(tokens=(0, 60))}}, Outcome.INCONCLUSIVE),
+        ("run.traffic.exclusive", {"metrics": {URL: table(tokens=(0, 30))}}, Outcome.INCONCLUSIVE),
+        ("run.traffic.exclusive", {"metrics": {URL: table(requests=None)}}, Outcome.INCONCLUSIVE),
         ("run.traffic.exclusive", {"metrics": {}}, Outcome.INCONCLUSIVE),
         ("run.traffic.exclusive", {"records": []}, Outcome.NOT_RUN),
         (
@@ -105,10 +107,13 @@ def test_a_healthy_run_is_quiet():
             {"plan": replace(PLAN, service=replace(PLAN.service, exclusive=False))},
             Outcome.INCONCLUSIVE,
         ),
-        ("run.service.same_process", {"metrics": {"s": table(starts=(100, 160))}}, Outcome.FAIL),
-        ("run.service.same_process", {"metrics": {"s": table(requests=(9, 4))}}, Outcome.FAIL),
+        ("run.service.same_process", {"metrics": {URL: table(starts=(100, 160))}}, Outcome.FAIL),
+        ("run.service.same_process", {"metrics": {URL: table(requests=(9, 4))}}, Outcome.FAIL),
         ("run.service.same_process", {"metrics": {}}, Outcome.INCONCLUSIVE),
         ("run.client.fit", {"evidence": []}, Outcome.INCONCLUSIVE),
+        ("run.client.fit", {"blob": lambda name: b"junk"}, Outcome.INCONCLUSIVE),
+        ("run.client.fit", {"blob": lambda name: CHECK.replace(b'"ok": 2', b'"ok": 0')}, Outcome.INCONCLUSIVE),
+        ("run.client.fit", {"blob": lambda name: CHECK.replace(b"2.0", b"9000.0")}, Outcome.INCONCLUSIVE),
         ("run.client.fit", {"records": [record(n, disqualified="late") for n in range(4)]}, Outcome.INCONCLUSIVE),
         (
             "run.review.named",
@@ -126,13 +131,41 @@ def test_each_is_caught_or_left_open(code, changed, wanted):
     assert outcome(code, **changed).outcome is wanted
 
 
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"metrics": {URL: table(requests=(0, 5), tokens=(0, 60))}}, "other_traffic"),
+        ({"metrics": {URL: table(tokens=(0, 60))}}, "other_traffic"),
+        ({"metrics": {URL: table(requests=(0, 2), tokens=(0, 20))}}, "the_server_counted_less"),
+        ({"metrics": {"http://other/metrics": table()}}, "a_server_was_not_scraped"),
+        ({"metrics": {URL: table(requests=None)}}, "counters_not_seen"),
+        ({"metrics": {URL: table(requests=(np.nan, 9), tokens=(np.nan, 90))}}, "other_traffic"),
+    ],
+)
+def test_conservation_says_what_does_not_agree(changed, reason):
+    assert outcome("run.traffic.exclusive", **changed).values["reason"] == reason
+
+
+def test_a_failed_request_of_ours_hides_nothing():
+    mixed = [*(record(n) for n in range(4)), record(4, State.TIMEOUT)]
+    for requests, tokens in (((0, 6), (0, 40)), ((0, 1), (0, 10)), ((0, 4), (0, 400))):
+        tables = {URL: table(requests=requests, tokens=tokens)}
+        assert outcome("run.traffic.exclusive", records=mixed, metrics=tables).outcome is Outcome.INCONCLUSIVE
+
+
+def test_two_processes_behind_one_address_are_no_restart():
+    found = outcome("run.service.same_process", metrics={URL: table((0, 4), (0, 40), (160, 100))})
+    assert found.outcome is Outcome.INCONCLUSIVE
+    assert found.values["several_behind_one_address"] is True
+
+
 def test_requests_that_failed_may_or_may_not_have_been_counted():
     mixed = [*(record(n) for n in range(4)), record(4, State.TIMEOUT)]
     assert outcome("run.traffic.exclusive", records=mixed).outcome is Outcome.PASS
 
 
 def test_a_restart_is_a_failure_of_the_service():
-    assert outcome("run.service.same_process", metrics={"s": table(starts=(100, 160))}).bearing is Bearing.SERVICE
+    assert outcome("run.service.same_process", metrics={URL: table(starts=(100, 160))}).bearing is Bearing.SERVICE
 
 
 def test_a_plan_of_the_environment_alone_needs_no_requests():

@@ -1,26 +1,31 @@
 """Findings about the run as a whole: was it whole, alone, on one process, and was the client fit to measure?"""
 
+from itertools import pairwise
+
 import numpy as np
 
 from signoff.core.dossier import Dossier
 from signoff.core.events import RunStopped
 from signoff.core.finding import Finding
-from signoff.core.metrics import Floats, MetricTable
+from signoff.core.metrics import MetricTable
 from signoff.core.plan import ALL_GATES
-from signoff.core.record import Record
 from signoff.core.rounding import six
-from signoff.core.words import Bearing, Cause, Gate, Outcome, Phase, Severity, State
+from signoff.core.words import Bearing, Cause, Gate, Outcome, Phase, Severity
+from signoff.judge.conservation import PROMPT, SUCCESS, alone, cited
+from signoff.read.client_self import ClientSelf, read_client_self
 
 DISQUALIFIED_SHARE_MAX = 0.25
 """Above this share the client is unfit for the run as a whole; below it each gate settles its own windows."""
-SETTLED_STATES = (State.OK, State.NO_USAGE)
+LATE_MS_MAX_LEAST = 250.0
+"""How late the client may see a first token in its self-check, where half of the plan's limit is not more."""
+START = "process_start_time_seconds"
 
 
 def findings(dossier: Dossier) -> list[Finding]:
     return [
         _whole(dossier),
         _gates(dossier),
-        _alone(dossier),
+        alone(dossier, _unloaded(dossier)),
         _one_process(dossier),
         _client(dossier),
         _reviewers(dossier),
@@ -61,124 +66,88 @@ def _unloaded(dossier: Dossier) -> Outcome:
     return Outcome.NOT_APPLICABLE if set(dossier.plan.gates) == {Gate.ENVIRONMENT} else Outcome.NOT_RUN
 
 
-def _finite(column: Floats | None) -> Floats | None:
-    if column is None:
-        return None
-    seen = column[np.isfinite(column)]
-    return seen if len(seen) >= 2 else None
-
-
-def _grown(table: MetricTable, name: str) -> float | None:
-    """How much a counter grew over the run; None when it was not seen twice or restarted."""
-    column = _finite(table.total(name))
-    if column is None or np.any(np.diff(column) < 0):
-        return None
-    return float(column[-1] - column[0])
-
-
-def _served(records: list[Record]) -> tuple[int, int]:
-    """Requests and prompt tokens of ours that the server answered in full."""
-    done = [r for r in records if r.state in SETTLED_STATES and r.prompt_tokens is not None]
-    return len(done), sum(r.prompt_tokens or 0 for r in done)
-
-
-def _alone(dossier: Dossier) -> Finding:
-    """Conservation: what the server counted must be what we sent. Requests of ours that failed may or may not count."""
-    code, items = "run.traffic.exclusive", (6, 10)
-    records = list(dossier.records)
-    tables = list(dossier.metrics.values())
-    if not dossier.plan.service.exclusive:
-        return _about(
-            code,
-            Outcome.INCONCLUSIVE,
-            values={"reason": "plan_says_shared"},
-            evidence=("plan.yaml#service",),
-            items=items,
-        )
-    if not records:
-        return _about(code, _unloaded(dossier), items=items)
-    grown = [(_grown(t, "vllm:request_success_total"), _grown(t, "vllm:prompt_tokens_total")) for t in tables]
-    if not tables or any(requests is None or tokens is None for requests, tokens in grown):
-        return _about(code, Outcome.INCONCLUSIVE, values={"reason": "counters_not_seen"}, items=items)
-    requests, tokens = sum(g[0] or 0 for g in grown), sum(g[1] or 0 for g in grown)
-    ours, our_tokens = _served(records)
-    unclear = len(records) - ours
-    foreign = max(0.0, requests - ours - unclear)
-    foreign_tokens = max(0.0, tokens - our_tokens) if not unclear else 0.0
-    values = {
-        "server_requests": int(requests),
-        "client_requests": len(records),
-        "client_requests_unclear": unclear,
-        "server_prompt_tokens": int(tokens),
-        "client_prompt_tokens": our_tokens,
-        "foreign_requests": int(foreign),
-        "foreign_prompt_tokens": int(foreign_tokens),
-    }
-    lost = not unclear and tokens < our_tokens
-    outcome = Outcome.INCONCLUSIVE if foreign or foreign_tokens or lost else Outcome.PASS
-    cited = tuple(f"metrics:{t.server}@{t.t_ns[0]}-{t.t_ns[-1]}" for t in tables if len(t.t_ns))
-    return _about(
-        code, outcome, values=values | {"reason": "counters_disagree" if lost else None}, evidence=cited, items=items
-    )
-
-
 def _one_process(dossier: Dossier) -> Finding:
-    """One start time for the whole run; counters that fall are a restart even where no start time is published."""
-    code = "run.service.same_process"
-    starts: set[int] = set()
-    fell = False
-    seen = False
-    for table in dossier.metrics.values():
-        column = _finite(table.highest("process_start_time_seconds"))
-        if column is not None:
-            seen = True
-            starts |= {int(value) for value in column}
-        for name in ("vllm:request_success_total", "vllm:prompt_tokens_total"):
-            counter = _finite(table.total(name))
-            if counter is not None:
-                seen = True
-                fell = fell or bool(np.any(np.diff(counter) < 0))
-    if not seen:
-        return _about(code, Outcome.INCONCLUSIVE if dossier.records else _unloaded(dossier), items=(4,))
-    restarted = fell or len(starts) > len(dossier.metrics)
-    return _about(
-        code,
-        Outcome.FAIL if restarted else Outcome.PASS,
-        Bearing.SERVICE if restarted else Bearing.EVIDENCE,
-        cause=Cause.SUSTAINED if restarted else Cause.NONE,
-        phase=Phase.SOAK if restarted else Phase.NA,
-        values={"process_starts": len(starts) or None, "counters_fell": fell},
-        evidence=tuple(f"metrics:{t.server}@{t.t_ns[0]}-{t.t_ns[-1]}" for t in dossier.metrics.values() if len(t.t_ns)),
-        items=(4,),
-    )
+    """One start time for the whole run; counters that fall are a restart even where no start time is published.
 
-
-def _client(dossier: Dossier) -> Finding:
-    code = "run.client.fit"
-    if not dossier.records:
-        return _about(code, _unloaded(dossier), items=(6,))
-    bad = [r for r in dossier.records if r.disqualified]
-    share = len(bad) / len(dossier.records)
-    checks = [e for e in dossier.of_kind("client_self") if e.digest]
-    outcome = Outcome.PASS if share <= DISQUALIFIED_SHARE_MAX and checks else Outcome.INCONCLUSIVE
+    A start time that goes back belongs to two processes behind one address: no restart, and no one process either."""
+    code, items = "run.service.same_process", (4,)
+    tables = list(dossier.metrics.values())
+    starts = [seen for t in tables if (seen := _in_order(t, START)) is not None]
+    counters = [c for t in tables for name in (SUCCESS, PROMPT) for c in t.series(name).values()]
+    fell = any(bool(np.any(np.diff(c[np.isfinite(c)]) < 0)) for c in counters)
+    if not starts and not counters:
+        return _about(code, Outcome.INCONCLUSIVE if dossier.records else _unloaded(dossier), items=items)
+    several = any(later < earlier for seen in starts for earlier, later in pairwise(seen))
+    restarted = not several and (fell or any(len(seen) > 1 for seen in starts))
+    outcome = Outcome.FAIL if restarted else Outcome.INCONCLUSIVE if several or fell else Outcome.PASS
     return _about(
         code,
         outcome,
-        cause=Cause.CLIENT if outcome is not Outcome.PASS else Cause.NONE,
+        Bearing.SERVICE if restarted else Bearing.EVIDENCE,
+        cause=Cause.SUSTAINED if restarted else Cause.NONE,
+        phase=Phase.SOAK if restarted else Phase.NA,
+        values={
+            "process_starts": sum(len(set(seen)) for seen in starts) or None,
+            "servers": len(tables),
+            "counters_fell": fell,
+            "several_behind_one_address": several,
+        },
+        evidence=cited(tables),
+        items=items,
+    )
+
+
+def _in_order(table: MetricTable, name: str) -> list[int] | None:
+    """The values of a gauge in the order in which they were first met, whole numbers; None when it was not seen."""
+    column = table.highest(name)
+    seen = [] if column is None else [int(value) for value in column[np.isfinite(column)]]
+    return [value for index, value in enumerate(seen) if index == 0 or value != seen[index - 1]] or None
+
+
+def _client(dossier: Dossier) -> Finding:
+    """A late client only makes a service look worse; one that lost requests or was late beyond the limits it measures
+    against measured nothing."""
+    code, items = "run.client.fit", (6,)
+    if not dossier.records:
+        return _about(code, _unloaded(dossier), items=items)
+    bad = [r for r in dossier.records if r.disqualified]
+    share = len(bad) / len(dossier.records)
+    card = next(iter([e for e in dossier.of_kind("client_self") if e.digest][-1:]), None)
+    check = None if card is None else _read_check(dossier, card.digest)
+    late_ms_max = LATE_MS_MAX_LEAST
+    if dossier.plan.objective.limits.ttft_ms_p99 is not None:
+        late_ms_max = max(late_ms_max, dossier.plan.objective.limits.ttft_ms_p99 / 2)
+    late_ms = None if check is None or check.ttft_error_ms is None else check.ttft_error_ms.p99
+    whole = check is not None and check.requests > 0 and check.ok == check.requests
+    fit = share <= DISQUALIFIED_SHARE_MAX and whole and late_ms is not None and abs(late_ms) <= late_ms_max
+    return _about(
+        code,
+        Outcome.PASS if fit else Outcome.INCONCLUSIVE,
+        cause=Cause.NONE if fit else Cause.CLIENT,
         values={
             "disqualified_share": six(share),
             "requests": len(dossier.records),
-            "self_check": bool(checks),
+            "self_check_requests": check.requests if check is not None else None,
+            "self_check_ok": check.ok if check is not None else None,
+            "self_check_ttft_error_ms_p99": six(late_ms) if late_ms is not None else None,
         },
-        limit={"disqualified_share_max": DISQUALIFIED_SHARE_MAX},
-        evidence=tuple(f"sha256:{e.digest}" for e in checks) + tuple(f"record:{r.id}" for r in bad[:3]),
-        items=(6,),
+        limit={"disqualified_share_max": DISQUALIFIED_SHARE_MAX, "ttft_error_ms_max": late_ms_max},
+        evidence=((f"sha256:{card.digest}",) if card is not None else ()) + tuple(f"record:{r.id}" for r in bad[:3]),
+        items=items,
     )
+
+
+def _read_check(dossier: Dossier, digest: str) -> ClientSelf | None:
+    try:
+        return read_client_self(dossier.blob(digest))
+    except KeyError:
+        return None
 
 
 def _reviewers(dossier: Dossier) -> Finding:
     review = dossier.plan.review
-    named = "all" in review.items or all(str(item) in review.items for item in range(1, 14))
+    items = {item for item, name in review.items.items() if name.strip()}
+    named = "all" in items or all(str(item) in items for item in range(1, 14))
     return _about(
         "run.review.named",
         Outcome.PASS if named else Outcome.INCONCLUSIVE,
@@ -199,7 +168,7 @@ def _operations(dossier: Dossier) -> Finding:
             ("rollback.to", plan.rollback.to),
             ("rollback.how", plan.rollback.how),
         )
-        if not value
+        if not (value or "").strip()
     ]
     return _about(
         "run.operations.planned",

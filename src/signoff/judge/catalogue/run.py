@@ -57,7 +57,8 @@ ENTRIES: tuple[Entry, ...] = (
             Outcome.PASS: "One process answered for the whole run.",
             Outcome.FAIL: "The server restarted during the run: {process_starts} process starts, counters fell: "
             "{counters_fell}.",
-            Outcome.INCONCLUSIVE: "No scrape says which process answered.",
+            Outcome.INCONCLUSIVE: "No scrape says that one process answered (several behind one address: "
+            "{several_behind_one_address}).",
         },
         next_step={
             Outcome.FAIL: "Read the server's log around the restart, mend what ended it, and run again.",
@@ -72,9 +73,11 @@ ENTRIES: tuple[Entry, ...] = (
         measured="A self-check against a paced server before the run, and a lag probe during it that marks records.",
         changes="A client machine with a free core, near the server.",
         sentences={
-            Outcome.PASS: "The client was fit: {disqualified_share:.1%} of {requests} requests disqualified.",
+            Outcome.PASS: "The client was fit: {disqualified_share:.1%} of {requests} requests disqualified, first token "
+            "off by {self_check_ttft_error_ms_p99} ms at p99 in its self-check.",
             Outcome.INCONCLUSIVE: "The client cannot be trusted here: {disqualified_share:.1%} of {requests} requests "
-            "disqualified (at most {disqualified_share_max:.0%}), self-check present: {self_check}.",
+            "disqualified (at most {disqualified_share_max:.0%}); self-check {self_check_ok} of {self_check_requests} ok, "
+            "first token off by {self_check_ttft_error_ms_p99} ms at p99 (at most {ttft_error_ms_max}).",
         },
         next_step={Outcome.INCONCLUSIVE: "Give the client a core of its own, close other programs, and run again."},
     ),
