@@ -46,10 +46,10 @@ def test_a_fault_is_said(url: str, says: str) -> None:
 def test_no_text_raises_and_no_secret_is_repeated(tail: str) -> None:
     for url in (tail, f"http://{tail}", f"http://me:opensesame@{tail}"):
         assert "opensesame" not in url_fault(url)
-        assert all(c.isprintable() for c in shown_url(url))
+    assert "opensesame" not in shown_url(f"http://me:opensesame@{tail}")
 
 
 def test_a_shown_address_is_without_its_user() -> None:
-    assert shown_url("http://me:sesame@host:1/v1") == "http://host:1/v1"
-    assert shown_url("http://me:ses@ame@host/a@b") == "http://host/a@b"
+    assert shown_url("http://me:sesame@host:1/v1") == "http://...@host:1/v1"
+    assert shown_url("me:se/s@ame@host") == "...@host"
     assert shown_url("http://host/\x1b[2J") == "http://host/?[2J"

@@ -36,9 +36,7 @@ def url_fault(url: str) -> str:
 
 
 def shown_url(url: str) -> str:
-    """`url` for an error: without what stands before an `@` in its authority, printable, bounded."""
-    scheme, mark, rest = url.partition("://")
-    authority = rest.split("/", 1)[0]
-    if mark and "@" in authority:
-        rest = rest[authority.rindex("@") + 1 :]
-    return printable((scheme + mark + rest)[:200])
+    """`url` for an error: nothing of what stands before its last `@`, printable, bounded."""
+    scheme, mark, rest = url.partition("://") if "://" in url else ("", "", url)
+    _, at, tail = rest.rpartition("@")
+    return printable(f"{scheme[:10]}{mark}{'...' + at if at else ''}{tail}"[:200])
