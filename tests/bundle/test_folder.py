@@ -2,9 +2,11 @@ import json
 import os
 
 import pytest
+from msgspec.structs import replace
 
 from signoff.bundle.columns import read_records
 from signoff.bundle.folder import Folder
+from signoff.bundle.metrics import read_metrics
 from signoff.bundle.reading import blobs, read_all_records, read_events, read_evidence
 from signoff.bundle.seal import evidence_digest, seal
 from signoff.core.codec import digest
@@ -114,3 +116,35 @@ def test_the_manifest_covers_every_file_but_itself_and_signatures(folder):
 def test_a_bundle_is_never_written_over(folder):
     with pytest.raises(SignoffError, match="not empty"):
         Folder.create(folder.path, b"", PROFILE)
+
+
+def test_the_api_key_never_reaches_the_bundle(tmp_path):
+    key = "sk-very-secret-0815"
+    folder = Folder.create(tmp_path / "b", b"name: x\n", PROFILE, key)
+    told = exchange(1, State.HTTP_ERROR)
+    told = Exchange(
+        record=replace(told.record, error=f"bad key {key}"),
+        request=told.request,
+        response=f'{{"error": "no such key {key}"}}'.encode(),
+    )
+    assert key not in folder.take(told, keep=True).error
+    folder.keep(f"log {key}".encode(), kind="launch_log", source="s", where="n", taken_ns=1)
+    assert key not in folder.miss(f"401: {key}", kind="version", source="s", where="n", taken_ns=1).missing
+    folder.close()
+    assert not [path for path in folder.path.rglob("*") if path.is_file() and key.encode() in path.read_bytes()]
+
+
+def test_a_card_holds_exactly_one_of_bytes_and_a_reason(folder):
+    folder.miss("404", kind="version", source="GET /version", where="s", taken_ns=6)
+    index = folder.path / "evidence" / "index.jsonl"
+    index.write_bytes(index.read_bytes().replace(b'"missing":"404"', b'"missing":""'))
+    with pytest.raises(SignoffError, match="both or neither"):
+        read_evidence(folder.path)
+
+
+@pytest.mark.parametrize("raw", [b"", b"PAR1", b"junk" * 50])
+def test_damaged_metrics_are_the_bundles_fault_not_ours(tmp_path, raw):
+    (tmp_path / "000-s.parquet").write_bytes(raw)
+    with pytest.raises(SignoffError, match="not readable") as caught:
+        read_metrics(tmp_path)
+    assert caught.value.exit_code == 2

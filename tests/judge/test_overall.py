@@ -95,7 +95,8 @@ def test_a_healthy_run_is_quiet():
     [
         ("run.whole.finished", {"events": []}, Outcome.NOT_RUN),
         ("run.whole.finished", {"events": [RunStopped(why="interrupted", at_ns=9)]}, Outcome.NOT_RUN),
-        ("run.gates.planned", {"plan": replace(PLAN, gates=(Gate.AGENT,))}, Outcome.NOT_APPLICABLE),
+        ("run.gates.planned", {"plan": replace(PLAN, gates=(Gate.AGENT,))}, Outcome.NOT_RUN),
+        ("run.gates.planned", {"plan": replace(PLAN, gates=(Gate.ENVIRONMENT,))}, Outcome.NOT_APPLICABLE),
         ("run.traffic.exclusive", {"metrics": {URL: table(requests=(0, 5), tokens=(0, 60))}}, Outcome.INCONCLUSIVE),
         ("run.traffic.exclusive", {"metrics": {URL: table(tokens=(0, 60))}}, Outcome.INCONCLUSIVE),
         ("run.traffic.exclusive", {"metrics": {URL: table(tokens=(0, 30))}}, Outcome.INCONCLUSIVE),

@@ -13,6 +13,8 @@ import re
 from pathlib import Path
 from typing import BinaryIO
 
+from msgspec.structs import replace
+
 from signoff.bundle.columns import close_records
 from signoff.core.codec import digest, to_json, to_pretty_json
 from signoff.core.events import StageFinished, StoredEvent
@@ -23,18 +25,23 @@ from signoff.core.words import State
 from signoff.errors import SignoffError
 
 LOG_KINDS = ("launch_log",)
+REDACTED = "[api key removed]"
+SECRET_CHARACTERS_MIN = 4
+"""A key shorter than this would take half of every text with it."""
 
 
 class Folder:
     """An open bundle; implements `core.protocols.Store`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, secret: str | None = None) -> None:
         self.path = path
+        self._secret = secret if secret and len(secret) >= SECRET_CHARACTERS_MIN else None
         self._files: dict[str, BinaryIO] = {}
 
     @classmethod
-    def create(cls, path: Path, plan_text: bytes, profile: Profile) -> "Folder":
-        """A new bundle at `path`, which must not exist or be empty."""
+    def create(cls, path: Path, plan_text: bytes, profile: Profile, secret: str | None = None) -> "Folder":
+        """A new bundle at `path`, which must not exist or be empty. `secret` is the API key: a server that sends it
+        back does not bring it in here."""
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise SignoffError(
                 f"{path}: is there already and not empty",
@@ -49,7 +56,7 @@ class Folder:
             raise SignoffError(
                 f"{path}: cannot write: {error.strerror}", "Give a folder that can be written."
             ) from None
-        return cls(path)
+        return cls(path, secret)
 
     def keep(
         self,
@@ -95,20 +102,20 @@ class Folder:
             taken_ns=taken_ns,
             stage=stage,
             conditions=conditions or {},
-            missing=why or "no reason was given",
+            missing=self._without_secret(why) or "no reason was given",
         )
         self._append("evidence/index.jsonl", to_json(card))
         return card
 
     def take(self, exchange: Exchange, keep: bool) -> Record:
         record = exchange.record
+        if self._secret is not None and self._secret in record.error:
+            record = replace(record, error=self._without_secret(record.error))
         if keep or record.state not in (State.OK, State.ABORTED):
-            record = Record(
-                **{name: getattr(record, name) for name in record.__struct_fields__}
-                | {
-                    "request_digest": self._blob(exchange.request, "evidence"),
-                    "response_digest": self._blob(exchange.response, "evidence") if exchange.response else "",
-                }
+            record = replace(
+                record,
+                request_digest=self._blob(exchange.request, "evidence"),
+                response_digest=self._blob(exchange.response, "evidence") if exchange.response else "",
             )
         self._append(f"records/{stage_file(record.stage)}.jsonl", to_json(record))
         return record
@@ -139,7 +146,12 @@ class Folder:
             file = self._files[name] = (self.path / name).open("ab", buffering=0)
         file.write(line + b"\n")
 
+    def _without_secret(self, text: str) -> str:
+        return text if self._secret is None else text.replace(self._secret, REDACTED)
+
     def _blob(self, raw: bytes, folder: str) -> str:
+        if self._secret is not None:
+            raw = raw.replace(self._secret.encode(), REDACTED.encode())
         name = digest(raw)
         path = self.path / folder / name
         if not path.exists():

@@ -99,6 +99,7 @@ class _Closed(Mapping[str, Floats]):
     The file stays open: its footer names every column of every group, and is worth reading once."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._file = pq.ParquetFile(path)
         schema = self._file.schema_arrow
         self.server = str((schema.metadata or {})[b"server"], "utf-8")
@@ -115,7 +116,10 @@ class _Closed(Mapping[str, Floats]):
         if key not in self._known:
             raise KeyError(key)
         if key not in self._read:
-            column = self._file.read(columns=[key])[key]
+            try:
+                column = self._file.read(columns=[key])[key]
+            except (pa.ArrowException, OSError, ValueError) as error:
+                raise _damaged(self._path, error) from None
             self._read[key] = column.to_numpy()[self._whole]
         return self._read[key]
 
@@ -153,7 +157,10 @@ def read_metrics(folder: Path) -> dict[str, MetricTable]:
     Columns are spread out when they are looked up: a day of seconds of a thousand series does not fit in memory."""
     tables: dict[str, list[MetricTable]] = {}
     for path in sorted(folder.glob("*.parquet")) if folder.is_dir() else ():
-        closed = _Closed(path)
+        try:
+            closed = _Closed(path)
+        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+            raise _damaged(path, error) from None
         table = MetricTable(server=closed.server, t_ns=closed.t_ns, columns=closed, failed=closed.failed)
         tables.setdefault(closed.server, []).append(table)
     for path in sorted(folder.glob("*" + ROWS_SUFFIX)) if folder.is_dir() else ():
@@ -166,6 +173,10 @@ def read_metrics(folder: Path) -> dict[str, MetricTable]:
             table = MetricTable(server=rows.server, t_ns=t_ns, columns=rows, failed=failed)
             tables.setdefault(rows.server, []).append(table)
     return {server: parts[0] if len(parts) == 1 else _join(parts) for server, parts in tables.items()}
+
+
+def _damaged(path: Path, error: Exception) -> SignoffError:
+    return SignoffError(f"{path}: not readable: {str(error)[:200]}", "The bundle was changed or damaged.")
 
 
 def _join(parts: list[MetricTable]) -> MetricTable:

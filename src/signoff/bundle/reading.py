@@ -15,6 +15,7 @@ from signoff.core.record import Record
 from signoff.errors import SignoffError
 
 T = TypeVar("T")
+DAMAGED = "The bundle was changed or damaged."
 
 
 def _lines(path: Path, kind: type[T]) -> list[T]:
@@ -28,14 +29,19 @@ def _lines(path: Path, kind: type[T]) -> list[T]:
             try:
                 found.append(from_json(line, kind))
             except msgspec.DecodeError as error:
-                raise SignoffError(
-                    f"{path}:{number}: not readable: {error}", "The bundle was changed or damaged."
-                ) from None
+                raise SignoffError(f"{path}:{number}: not readable: {error}", DAMAGED) from None
     return found
 
 
 def read_evidence(folder: Path) -> list[Evidence]:
-    return _lines(folder / "evidence" / "index.jsonl", Evidence)
+    cards = _lines(folder / "evidence" / "index.jsonl", Evidence)
+    for number, card in enumerate(cards, start=1):
+        if bool(card.digest) == bool(card.missing):
+            raise SignoffError(
+                f"{folder / 'evidence' / 'index.jsonl'}: card {number} holds both or neither of digest and missing",
+                DAMAGED,
+            )
+    return cards
 
 
 def read_events(folder: Path) -> list[StoredEvent]:
@@ -50,7 +56,7 @@ def read_all_records(folder: Path) -> list[Record]:
             try:
                 found += read_records(path)
             except (msgspec.DecodeError, OSError, ValueError, KeyError) as error:
-                raise SignoffError(f"{path}: not readable: {error}", "The bundle was changed or damaged.") from None
+                raise SignoffError(f"{path}: not readable: {error}", DAMAGED) from None
     return sorted(found, key=lambda record: (record.sent_ns, record.id))
 
 

@@ -91,6 +91,8 @@ class Control:
                 raw = await response.content.read(BODY_BYTES_MAX)
                 while len(raw) < BODY_BYTES_MAX and not response.content.at_eof():
                     raw += await response.content.read(BODY_BYTES_MAX - len(raw))
+                if self._key:  # a server that sends the key back does not bring it into a bundle
+                    raw = raw.replace(self._key.encode(), b"[api key removed]")
                 return Answer(
                     status=response.status, headers={k.lower(): v for k, v in response.headers.items()}, body=raw
                 )

@@ -29,8 +29,8 @@ class MetricTable(Struct, frozen=True, kw_only=True):
 
     def total(self, name: str, **labels: str) -> Floats | None:
         """The sum over engines of `name` with the given labels, NaN where any is absent; `None` when it has none."""
-        wanted = [f'{label}="{value}"' for label, value in labels.items()]
-        chosen = [c for key, c in self.series(name).items() if all(part in key for part in wanted)]
+        wanted = [(f'{{{label}="{value}"', f',{label}="{value}"') for label, value in labels.items()]
+        chosen = [c for key, c in self.series(name).items() if all(a in key or b in key for a, b in wanted)]
         return np.sum(chosen, axis=0) if chosen else None
 
     def highest(self, name: str) -> Floats | None:

@@ -1,7 +1,8 @@
 """From the text of a plan file to a Plan, or to an error with file, line, key, what was found and what is allowed."""
 
 import difflib
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args, get_type_hints
 
 import msgspec
@@ -9,9 +10,11 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from signoff.core.plan import PLAN_SCHEMA, Plan
+from signoff.core.urls import shown_url, url_fault
 from signoff.errors import SignoffError
 
 PLAN_BYTES_MAX = 1_000_000
+ITEM_KEYS = {"all", *(str(item) for item in range(1, 14))}
 
 
 class PlanError(SignoffError):
@@ -141,41 +144,67 @@ def _explained(error: msgspec.ValidationError, tree: Any, place: str) -> PlanErr
 
 def _refuse_contradictions(plan: Plan, tree: Any, place: str) -> None:
     """What types cannot say."""
-    load, inputs = plan.objective.concurrency, plan.objective.input_tokens
-    rules: list[tuple[bool, tuple[str | int, ...], str]] = [
-        (1 <= load.floor <= load.target, ("objective", "concurrency"), "floor must be at least 1 and at most target"),
-        (
-            1 <= inputs.floor <= inputs.target,
-            ("objective", "input_tokens"),
-            "floor must be at least 1 and at most target",
-        ),
-        (load.hold_s > 0, ("objective", "concurrency", "hold_s"), "must be more than 0 seconds"),
-        (bool(plan.gates), ("gates",), "at least one gate is needed"),
-        (len(set(plan.gates)) == len(plan.gates), ("gates",), "a gate stands twice"),
-        (
-            plan.service.base_url.startswith(("http://", "https://")),
-            ("service", "base_url"),
-            "must begin with http:// or https://",
-        ),
-        (
-            plan.service.gateway_url is None
-            or plan.service.gateway_url == "none"
-            or plan.service.gateway_url.startswith(("http://", "https://")),
-            ("service", "gateway_url"),
-            "is a URL, or none when there is no gateway",
-        ),
-        (len({n.name for n in plan.nodes}) == len(plan.nodes), ("nodes",), "two nodes have the same name"),
-        (
-            plan.load.reuse_share is None or 0 <= plan.load.reuse_share <= 1,
-            ("load", "reuse_share"),
-            "is a share from 0 to 1",
-        ),
-        (
-            plan.objective.limits.error_rate is None or 0 <= plan.objective.limits.error_rate <= 1,
-            ("objective", "limits", "error_rate"),
-            "is a share from 0 to 1",
-        ),
-    ]
+    for leaf, value in _leaves(tree, ()):
+        if isinstance(value, float) and not math.isfinite(value):
+            _refuse(tree, place, leaf, f"must be a number that can be measured; found {_found(value)}")
+    load, inputs, limits = plan.objective.concurrency, plan.objective.input_tokens, plan.objective.limits
+    rate = plan.agent.failure_rate
+    rules: tuple[tuple[bool, str, str], ...] = (
+        (1 <= load.floor <= load.target, "objective.concurrency", "floor must be at least 1 and at most target"),
+        (1 <= inputs.floor <= inputs.target, "objective.input_tokens", "floor must be at least 1 and at most target"),
+        (load.hold_s > 0, "objective.concurrency.hold_s", "must be more than 0 seconds"),
+        (bool(plan.gates), "gates", "at least one gate is needed"),
+        (len(set(plan.gates)) == len(plan.gates), "gates", "a gate stands twice"),
+        (len({n.name for n in plan.nodes}) == len(plan.nodes), "nodes", "two nodes have the same name"),
+        (_share(plan.load.reuse_share), "load.reuse_share", "is a share from 0 to 1"),
+        (_share(limits.error_rate), "objective.limits.error_rate", "is a share from 0 to 1"),
+        (_share(limits.preempted_share), "objective.limits.preempted_share", "is a share from 0 to 1"),
+        (_positive(limits.ttft_ms_p99), "objective.limits.ttft_ms_p99", "must be more than 0 milliseconds"),
+        (_positive(limits.itl_ms_p99), "objective.limits.itl_ms_p99", "must be more than 0 milliseconds"),
+        (_positive(limits.queue_ms_p99), "objective.limits.queue_ms_p99", "must be more than 0 milliseconds"),
+        (rate.limit is None or 0 < rate.limit < 1, "agent.failure_rate.limit", "is a share between 0 and 1"),
+        (0.5 <= rate.confidence < 1, "agent.failure_rate.confidence", "must be at least 0.5 and less than 1"),
+        (_positive(rate.attempts_max), "agent.failure_rate.attempts_max", "must be at least 1"),
+        (_positive(plan.prefix.rounds), "prefix.rounds", "must be at least 1"),
+        (_positive(plan.prefix.prompt_tokens), "prefix.prompt_tokens", "must be at least 1"),
+        (_positive(plan.load.soak.hours), "load.soak.hours", "must be more than 0 hours"),
+        (_positive(plan.load.soak.concurrency), "load.soak.concurrency", "must be at least 1"),
+        (all(n > 0 for n in plan.load.long_input.steps), "load.long_input.steps", "must each be at least 1"),
+        (all(n > 0 for n in plan.load.concurrency.steps), "load.concurrency.steps", "must each be at least 1"),
+        (plan.review.threshold >= 1, "review.threshold", "must be at least 1"),
+        (set(plan.review.items) <= ITEM_KEYS, "review.items", "keys are checklist items, 1 to 13, or all"),
+    )
     for holds, path, words in rules:
         if not holds:
-            raise PlanError(f"{place}:{_line(tree, path)}: `{_name(path)}`: {words}", "Mend that key.")
+            _refuse(tree, place, path.split("."), words)
+    service = plan.service
+    urls = [("base_url", service.base_url), ("metrics", *service.metrics), ("gpu_metrics", *service.gpu_metrics)]
+    if service.gateway_url not in (None, "none"):
+        urls.append(("gateway_url", service.gateway_url or ""))
+    for key, *given in urls:
+        for url in given:
+            if fault := url_fault(url):
+                _refuse(tree, place, ("service", key), f"{shown_url(url)}: {fault}")
+
+
+def _refuse(tree: Any, place: str, path: Sequence[str | int], words: str) -> None:
+    raise PlanError(f"{place}:{_line(tree, path)}: `{_name(path)}`: {words}", "Mend that key.")
+
+
+def _share(value: float | None) -> bool:
+    return value is None or 0 <= value <= 1
+
+
+def _positive(value: float | None) -> bool:
+    return value is None or value > 0
+
+
+def _leaves(node: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            yield from _leaves(value, (*path, key))
+    elif isinstance(node, Sequence) and not isinstance(node, str):
+        for index, value in enumerate(node):
+            yield from _leaves(value, (*path, index))
+    else:
+        yield path, node

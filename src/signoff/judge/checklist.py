@@ -4,7 +4,7 @@ from signoff.core.dossier import Dossier
 from signoff.core.finding import Finding
 from signoff.core.instants import iso_utc
 from signoff.core.verdict import ChecklistItem
-from signoff.core.words import Bearing, Outcome
+from signoff.core.words import Bearing, Gate, Outcome
 from signoff.judge.catalogue import sentence
 
 ITEMS: dict[int, str] = {
@@ -22,6 +22,16 @@ ITEMS: dict[int, str] = {
     12: "Every item has condition, result, time and a named reviewer",
     13: "Throttle, scale-out and rollback triggers and the rollback target",
 }
+GATE_OF = {
+    5: Gate.AGENT,
+    6: Gate.CAPACITY,
+    7: Gate.CAPACITY,
+    8: Gate.CAPACITY,
+    9: Gate.PREFIX,
+    10: Gate.PREFIX,
+    11: Gate.AGENT,
+}
+"""The gate whose findings an item stands on; one that the plan leaves out leaves its items out."""
 _WORST_FIRST = (Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.NOT_RUN)
 EVIDENCE_MAX = 12
 
@@ -45,6 +55,8 @@ def _item(
     about = [f for f in findings if number in f.items]
     weighed = [f for f in about if f.bearing is not Bearing.NOTE and (f.required or f.outcome is Outcome.FAIL)]
     outcome = _outcome(weighed)
+    if GATE_OF.get(number, Gate.ENVIRONMENT) not in dossier.plan.gates and outcome in (Outcome.NOT_RUN, Outcome.PASS):
+        outcome = Outcome.NOT_APPLICABLE
     shown = next((f for worst in (*_WORST_FIRST, Outcome.PASS) for f in weighed if f.outcome is worst), None)
     cited = tuple(dict.fromkeys(ref for f in about for ref in f.evidence))
     times = [taken[d] for ref in cited if (d := ref.removeprefix("sha256:").split("#")[0]) in taken]

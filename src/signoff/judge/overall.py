@@ -49,14 +49,17 @@ def _whole(dossier: Dossier) -> Finding:
 
 
 def _gates(dossier: Dossier) -> Finding:
+    """A plan may leave gates out, and the verdict then says nothing about them; but the chain is what every other
+    measurement stands on, and without it there is no verdict."""
     left_out = [gate for gate in ALL_GATES if gate not in dossier.plan.gates]
+    chainless = Gate.ENVIRONMENT in left_out
     return _about(
         "run.gates.planned",
-        Outcome.PASS if not left_out else Outcome.NOT_APPLICABLE,
-        Bearing.NOTE,
-        severity=Severity.WARN,
-        required=False,
-        values={"left_out": ", ".join(left_out) or None},
+        Outcome.PASS if not left_out else Outcome.NOT_RUN if chainless else Outcome.NOT_APPLICABLE,
+        Bearing.CHAIN if chainless else Bearing.NOTE,
+        severity=Severity.FAIL if chainless else Severity.WARN,
+        required=chainless,
+        values={"left_out": ", ".join(left_out)},
         evidence=("plan.yaml#gates",),
     )
 

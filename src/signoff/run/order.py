@@ -13,9 +13,11 @@ from signoff.bundle.folder import Folder
 from signoff.bundle.metrics import close_metrics
 from signoff.collect.client import HttpClient
 from signoff.collect.clock import SystemClock
+from signoff.collect.control import Control, key_of
 from signoff.collect.scrape import Scraper
 from signoff.collect.self_check import self_check
 from signoff.core.events import Event, Progress, RecordTaken, RunStopped
+from signoff.core.plan import Service
 from signoff.core.words import Gate, Outcome
 from signoff.judge import environment
 from signoff.judge.decide import row_of
@@ -32,6 +34,8 @@ from signoff.run.session import Events, Session
 COUNTED_NS = 200_000_000
 """A server's counters may be this much behind its answers: the last scrape is asked for later than that."""
 
+HEALTH_TRIES_S = (1.0, 5.0)
+
 LOOPS: dict[Gate, Callable[[Session], Events]] = {
     Gate.ENVIRONMENT: run_environment,
     Gate.CAPACITY: run_capacity,
@@ -42,7 +46,7 @@ LOOPS: dict[Gate, Callable[[Session], Events]] = {
 
 async def run_plan(setup: Setup, path: Path, stop: asyncio.Event) -> AsyncIterator[Event]:
     """Run the plan into a new bundle at `path`. When `stop` is set, load ends within 2 s and what there is is kept."""
-    folder = Folder.create(path, setup.plan_text, setup.profile)
+    folder = Folder.create(path, setup.plan_text, setup.profile, key_of(setup.plan.service))
     clock = SystemClock()
     why = "finished"
     async with AsyncExitStack() as stack:
@@ -72,6 +76,9 @@ async def run_plan(setup: Setup, path: Path, stop: asyncio.Event) -> AsyncIterat
             if gate is Gate.ENVIRONMENT and not setup.all_gates and chain_failed(path):
                 why = "chain_failed"
                 break
+            if not await answers(setup.plan.service):
+                why = "service_lost"
+                break
             if gate is Gate.ENVIRONMENT:
                 await self_check(session)
         await collect_logs(session, when="after")
@@ -81,6 +88,16 @@ async def run_plan(setup: Setup, path: Path, stop: asyncio.Event) -> AsyncIterat
     folder.close()
     close_metrics(path / "metrics")
     yield stopped
+
+
+async def answers(service: Service) -> bool:
+    """Whether anything listens where the service did: what another gate would measure on a closed port is not it."""
+    async with Control(service) as control:
+        for wait_s in HEALTH_TRIES_S:
+            if (await control.get("/health", wait_s)).status is not None:
+                return True
+            await asyncio.sleep(wait_s)
+    return False
 
 
 def _live(event: Event, scraper: Scraper) -> Progress | None:

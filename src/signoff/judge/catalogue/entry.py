@@ -13,7 +13,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     """What `signoff explain CODE` prints, and the sentence of each outcome.
 
     Sentences hold `{name}` for any key of the finding's `values` and `limit` and for `{subject}` and `{resource}`;
-    a name that a finding lacks shows as `not measured`."""
+    a name that a finding lacks shows as `not measured`, an empty text as `none`: looked, and there was none."""
 
     code: str
     always: bool = True
@@ -58,7 +58,7 @@ class _Words(string.Formatter):
 
     def get_field(self, field_name: str, args: object, kwargs: Mapping[str, object]) -> tuple[object, str]:  # type: ignore[override, unused-ignore]
         value = kwargs[field_name]
-        return ("not measured" if value is None else value), field_name
+        return ("not measured" if value is None else "none" if value == "" else value), field_name
 
     def format_field(self, value: object, format_spec: str) -> str:
         if not format_spec and isinstance(value, bool):

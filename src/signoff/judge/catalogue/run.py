@@ -27,7 +27,10 @@ ENTRIES: tuple[Entry, ...] = (
         sentences={
             Outcome.PASS: "The plan asks for all four gates.",
             Outcome.NOT_APPLICABLE: "The plan leaves out: {left_out}. The verdict says nothing about them.",
+            Outcome.NOT_RUN: "The plan leaves out: {left_out}. Without the environment nothing measured has a chain to "
+            "stand on.",
         },
+        next_step={Outcome.NOT_RUN: "Put `environment` back under `gates` in the plan."},
     ),
     Entry(
         code="run.traffic.exclusive",
