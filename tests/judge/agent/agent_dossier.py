@@ -5,10 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 from signoff.collect.agent.attempts import Attempt, Options, attempts, request_of
+from signoff.collect.agent.effects import Effect, Ledger
 from signoff.collect.agent.gateway import gateway_request
 from signoff.core.codec import digest, to_json
 from signoff.core.dossier import Dossier
-from signoff.core.events import StageStarted
+from signoff.core.events import StageFinished, StageStarted
 from signoff.core.evidence import Evidence
 from signoff.core.finding import Finding
 from signoff.core.plan import Agent, Concurrency, FailureRate, InputTokens, Objective, Plan, Service
@@ -114,7 +115,7 @@ class Case:
         self.blobs: dict[str, bytes] = {}
         self.records: list[Record] = []
         self.evidence: list[Evidence] = []
-        self.events: list[StageStarted] = []
+        self.events: list[StageStarted | StageFinished] = []
         self.keep(to_json(pack), "agent_pack")
 
     def keep(self, raw: bytes, kind: str, where: str = "http://s", **conditions: Any) -> None:
@@ -191,3 +192,43 @@ class Case:
 
     def found(self) -> dict[str, Finding]:
         return {finding.code: finding for finding in findings(self.dossier())}
+
+
+def double_encoded(attempt: Attempt) -> Message:
+    message = right(attempt.sample)
+    for call in message.get("tool_calls") or ():
+        call["function"]["arguments"] = json.dumps(call["function"]["arguments"])
+    return message
+
+
+def healthy_case(**about: Any) -> Case:
+    case = Case(**about)
+    for what in ("with", "without"):
+        case.keep(json.dumps({"count": 232 if what == "with" else 115}).encode(), "tokenize", what="tools", tools=what)
+    case.record("agent.template", labels={"what": "auto"}, status=200, raw=whole({"content": "x"}))
+    ledger(case, [effect(case, n) for n in range(6)])
+    return case.send_all()
+
+
+def effect(case: Case, intent: int, arguments: str = "", turn: int = 1) -> Effect:
+    arguments = arguments or json.dumps({"recipient": f"r{intent}", "text": "t"})
+    call = {"id": f"c{intent}{turn}", "function": {"name": "send_message", "arguments": arguments}}
+    id = f"effect-{intent}-{turn}-{len(case.records)}"
+    labels = {"intent": str(intent), "turn": str(turn)}
+    case.record("agent.effects", id=id, raw=whole({"content": None, "tool_calls": [call]}), labels=labels)
+    return Effect(intent=intent, turn=turn, record=id, call_id=call["id"], tool="send_message", arguments=arguments)
+
+
+def ledger(case: Case, effects: list[Effect]) -> None:
+    """The ledger, and a plain second answer to every intent that has none."""
+    case.started("agent.effects")
+    for intent in sorted({e.intent for e in effects} - {e.intent for e in effects if e.turn == 2}):
+        labels = {"intent": str(intent), "turn": "2"}
+        case.record("agent.effects", id=f"told-{intent}", raw=whole({"content": f"Sent {intent}."}), labels=labels)
+    case.keep(to_json(Ledger(intents=6, answered=6, effects=effects)), "effect_ledger")
+
+
+def counted(case: Case, what: str, before: object, after: object) -> None:
+    for when, count in (("before", before), ("after", after)):
+        text = f'vllm:request_success_total{{engine="0",finished_reason="stop"}} {count}\n'
+        case.keep(text.encode() + what.encode(), "scrape", "http://s/metrics", what=what, when=when)

@@ -1,55 +1,17 @@
 """What the agent gate finds: caught when it is wrong, quiet when healthy, never a pass without evidence."""
 
 import json
-from typing import Any
 
 import pytest
-from agent_dossier import PACK, Case, Message, plan, profile, right, streamed, whole
+from agent_dossier import PACK, Case, Message, double_encoded, healthy_case, plan, profile, right, streamed
 
 from signoff.collect.agent.attempts import Attempt
-from signoff.collect.agent.effects import Effect, Ledger
 from signoff.core.codec import to_json
-from signoff.core.finding import Finding
 from signoff.core.sample import KINDS
 from signoff.core.words import Bearing, Cause, Outcome, State
 from signoff.judge.catalogue import CATALOGUE, next_step, sentence
 
 RATES = [f"agent.{kind}.rate" for kind in KINDS]
-
-
-def double_encoded(attempt: Attempt) -> Message:
-    message = right(attempt.sample)
-    for call in message.get("tool_calls") or ():
-        call["function"]["arguments"] = json.dumps(call["function"]["arguments"])
-    return message
-
-
-def healthy_case(**about: Any) -> Case:
-    case = Case(**about)
-    for what in ("with", "without"):
-        case.keep(json.dumps({"count": 232 if what == "with" else 115}).encode(), "tokenize", what="tools", tools=what)
-    case.record("agent.template", labels={"what": "auto"}, status=200, raw=whole({"content": "x"}))
-    ledger(case, [effect(case, n) for n in range(6)])
-    return case.send_all()
-
-
-def effect(case: Case, intent: int, arguments: str = "", turn: int = 1) -> Effect:
-    arguments = arguments or json.dumps({"recipient": f"r{intent}", "text": "t"})
-    call = {"id": f"c{intent}{turn}", "function": {"name": "send_message", "arguments": arguments}}
-    id = f"effect-{intent}-{turn}-{len(case.records)}"
-    case.record("agent.effects", id=id, raw=whole({"content": None, "tool_calls": [call]}))
-    return Effect(intent=intent, turn=turn, record=id, call_id=call["id"], tool="send_message", arguments=arguments)
-
-
-def ledger(case: Case, effects: list[Effect]) -> None:
-    case.started("agent.effects")
-    case.keep(to_json(Ledger(intents=6, answered=6, effects=effects)), "effect_ledger")
-
-
-def counted(case: Case, what: str, before: int, after: int) -> None:
-    for when, count in (("before", before), ("after", after)):
-        text = f'vllm:request_success_total{{engine="0",finished_reason="stop"}} {count}\n'
-        case.keep(text.encode() + what.encode(), "scrape", "http://s/metrics", what=what, when=when)
 
 
 def test_a_healthy_service_passes_everything() -> None:
@@ -68,7 +30,7 @@ def test_nothing_ran_and_nothing_passes() -> None:
     found = case.found()
     assert set(found) == {entry.code for entry in CATALOGUE.values() if entry.code.startswith("agent.")}
     assert {f.outcome for code, f in found.items() if code != "agent.gateway.said"} == {Outcome.NOT_RUN}
-    assert all(f.required for code, f in found.items() if not code.endswith(".once"))
+    assert all(f.required for f in found.values())
 
 
 @pytest.mark.parametrize("kind", ["one_tool", "choose_tool", "second_turn"])
@@ -284,57 +246,6 @@ def test_a_gateway_that_was_not_said_stays_open() -> None:
 def test_a_gateway_without_the_direct_lane_cannot_be_compared() -> None:
     case = Case(plan=plan(gateway_url="http://g")).send_all(20, via="gateway")
     assert case.found()["agent.gateway.intact"].outcome is Outcome.INCONCLUSIVE
-
-
-def test_a_call_carried_out_twice_for_one_intent_is_caught() -> None:
-    case = Case()
-    effects = [effect(case, n) for n in range(6)]
-    again = json.dumps({"text": "t", "recipient": "r2"})  # the same call, keys in another order
-    ledger(case, [*effects, effect(case, 2, again, turn=2)])
-    found = case.found()["agent.effects.once"]
-    assert (found.outcome, found.bearing, found.cause) == (Outcome.FAIL, Bearing.EFFECT, Cause.MODEL_PARSER)
-    assert found.values["repeated"] == 1
-
-
-def test_a_ledger_that_the_raw_answers_do_not_bear_out_proves_nothing() -> None:
-    case = Case()
-    effects = [effect(case, n) for n in range(6)]
-    case.records.clear()
-    ledger(case, effects * 2)
-    found = case.found()["agent.effects.once"]
-    assert found.outcome is Outcome.INCONCLUSIVE
-    assert not found.required
-
-
-def duplicating(direct_extra: int) -> Finding:
-    case = Case(plan=plan(gateway_url="http://g")).send_all().send_all(20, via="gateway")
-    ledger(case, [effect(case, n) for n in range(6)])
-    counted(case, "direct", 10, 210 + direct_extra)
-    counted(case, "gateway", 300, 500)
-    return case.found()["agent.gateway.once"]
-
-
-def test_a_gateway_that_sends_twice_is_caught_by_the_servers_count() -> None:
-    found = duplicating(direct_extra=0)
-    assert (found.outcome, found.bearing, found.cause) == (Outcome.FAIL, Bearing.EFFECT, Cause.GATEWAY)
-    assert (found.values["sent"], found.values["arrived"]) == (100, 200)
-
-
-def test_traffic_of_others_is_not_taken_for_a_gateway_that_sends_twice() -> None:
-    found = duplicating(direct_extra=30)
-    assert found.outcome is Outcome.INCONCLUSIVE
-    assert not found.required
-
-
-def test_an_honest_gateway_passes_and_unreadable_counters_are_open() -> None:
-    case = Case(plan=plan(gateway_url="http://g")).send_all().send_all(20, via="gateway")
-    ledger(case, [effect(case, n) for n in range(6)])
-    assert case.found()["agent.gateway.once"].outcome is Outcome.INCONCLUSIVE
-    counted(case, "direct", 10, 210)
-    counted(case, "gateway", 300, 400)
-    assert case.found()["agent.gateway.once"].outcome is Outcome.PASS
-    case.keep(b"vllm:request_success_total 1\n", "scrape", "http://s/metrics", what="gateway", when="after")
-    assert case.found()["agent.gateway.once"].outcome is Outcome.INCONCLUSIVE
 
 
 def test_every_sentence_is_whole() -> None:

@@ -55,10 +55,23 @@ def test_the_first_look_can_prove_the_limit_without_failures() -> None:
 
 
 def test_the_plan_bounds_the_attempts_and_then_some_limits_cannot_be_proved() -> None:
-    plan = looks(FailureRate(limit=0.01, attempts_max=60), 20)
+    plan = looks(FailureRate(limit=0.01, attempts_max=30), 20)
     assert plan.sizes == (60,)
     assert settled(0, 60, plan)[0] is Outcome.INCONCLUSIVE
-    assert looks(FailureRate(limit=0.1, attempts_max=1), 20).sizes == ()
+
+
+@pytest.mark.parametrize(("most", "sizes"), [(1, (2,)), (3, (6,)), (20, (40,)), (30, (40, 60)), (None, (40, 80, 160))])
+def test_the_plans_bound_is_of_a_lane_and_never_lowers_the_profiles_floor(
+    most: int | None, sizes: tuple[int, ...]
+) -> None:
+    plan = looks(FailureRate(limit=0.5, attempts_max=most), 20)
+    assert plan.sizes == sizes
+    assert plan.floor == 20
+    assert looks(FailureRate(limit=None, attempts_max=most), 20).sizes == sizes[:1]
+
+
+def test_a_confidence_of_one_is_no_error_of_arithmetic() -> None:
+    assert looks(FailureRate(limit=0.5, confidence=1.0), 20).sizes[0] == 40
 
 
 def test_a_full_matrix_needs_every_sample_under_every_option() -> None:

@@ -5,13 +5,15 @@ rates      each kind of sample, with an exact interval at planned looks
 lanes      streamed and whole agree; reasoning and control text stay apart
 gateway    the same, through the gateway
 effects    one intent, one effect
+arrivals   one request to the gateway, one request of the gateway
 """
 
 from signoff.core.dossier import Dossier
 from signoff.core.finding import Finding
 from signoff.core.sample import KINDS
+from signoff.judge.agent.arrivals import gateway_once
 from signoff.judge.agent.attempt import Judged, judged, pack_of
-from signoff.judge.agent.effects import effects
+from signoff.judge.agent.effects import effects_once
 from signoff.judge.agent.gateway import gateway
 from signoff.judge.agent.lanes import lanes
 from signoff.judge.agent.rates import rates
@@ -29,5 +31,6 @@ def findings(dossier: Dossier) -> list[Finding]:
         *rates(dossier, pack, card, kinds),
         *lanes(dossier, kinds),
         *gateway(dossier, pack, kinds),
-        *effects(dossier),
+        effects_once(dossier),
+        gateway_once(dossier),
     ]

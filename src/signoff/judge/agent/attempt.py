@@ -17,6 +17,9 @@ from signoff.read.answer import Answer
 from signoff.read.completion import read_completion
 from signoff.read.stream import read_stream
 
+DIGITS_MAX = 9
+"""Digits of a number in a label."""
+
 
 class Judged(Struct, frozen=True, kw_only=True):
     """One attempt. `answer` is `None` when no body was kept; `unread` says why its failure cannot be told."""
@@ -29,6 +32,11 @@ class Judged(Struct, frozen=True, kw_only=True):
 
     def label(self, name: str) -> str:
         return self.record.labels.get(name, "")
+
+    @property
+    def number(self) -> int:
+        """Of the attempt within its kind, from 0; -1 when its label is no number."""
+        return number_in(self.record, "attempt")
 
     @property
     def cited(self) -> str:
@@ -67,8 +75,13 @@ def judged(dossier: Dossier, pack: Pack, stage: str) -> list[Judged]:
 
 
 def _number(record: Record) -> tuple[int, str]:
-    text = record.labels.get("attempt", "")
-    return (int(text) if text.isdecimal() else 0), record.id
+    return number_in(record, "attempt"), record.id
+
+
+def number_in(record: Record, label: str) -> int:
+    """A label that should be a small number; -1 when it is none."""
+    text = record.labels.get(label, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX else -1
 
 
 def _judge(dossier: Dossier, pack: Pack, record: Record) -> Judged:

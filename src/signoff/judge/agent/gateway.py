@@ -86,8 +86,22 @@ def _intact(dossier: Dossier, pack: Pack | None, direct: Kinds) -> Finding:
     if outcome is Outcome.PASS and any(c.a_failed == c.a for c in broken.values() if c.b):
         values["reason"] = "direct_lane_fails_too"  # what always breaks before the gateway shows nothing about it
         return _finding(code, Outcome.INCONCLUSIVE, bearing, values, evidence=tuple(a.cited for a in found[:CITED_MAX]))
+    if outcome is Outcome.PASS and (reason := _too_few(dossier, pack, direct, through)):
+        values["reason"] = reason
+        return _finding(code, Outcome.INCONCLUSIVE, bearing, values, evidence=tuple(a.cited for a in found[:CITED_MAX]))
     cited = [a for a in shown if a.failure is not None or not worse][:CITED_MAX]
     return _finding(code, outcome, bearing, values, evidence=tuple(a.cited for a in cited))
+
+
+def _too_few(dossier: Dossier, pack: Pack | None, direct: Kinds, through: Kinds) -> str:
+    """Why no loss proves nothing: a kind of the pack was not sent the profile's least number of times both ways."""
+    floor = dossier.profile.floors.agent_attempts
+    kinds = [kind for kind in KINDS if pack is not None and pack.of_kind(kind)]
+    if any(len(through[kind]) < floor or len(direct.get(kind, ())) < floor for kind in kinds):
+        return "too_few_attempts"
+    if any([a.number for a in through[kind]] != list(range(len(through[kind]))) for kind in kinds):
+        return "attempts_missing"
+    return "bodies_not_kept" if any(a.unread for kind in kinds for a in direct.get(kind, ())) else ""
 
 
 def _lost_words(worse: Sequence[str], lost: bool) -> str | None:

@@ -23,7 +23,7 @@ Kinds = Mapping[str, Sequence[Judged]]
 
 
 def lanes(dossier: Dossier, kinds: Kinds) -> list[Finding]:
-    return [_agree(kinds), _separate(dossier, kinds)]
+    return [_agree(dossier, kinds), _separate(dossier, kinds)]
 
 
 def _finding(
@@ -55,7 +55,7 @@ def contrast_of(a: Sequence[Judged], b: Sequence[Judged]) -> Contrast:
     )
 
 
-def _agree(kinds: Kinds) -> Finding:
+def _agree(dossier: Dossier, kinds: Kinds) -> Finding:
     """The same turns were sent in both lanes; a lane that fails more loses something on its way."""
     code = "agent.lanes.agree"
     readable = {kind: [a for a in found if not a.unread] for kind, found in kinds.items()}
@@ -86,7 +86,16 @@ def _agree(kinds: Kinds) -> Finding:
     if worst.differ(len(contrasts)):
         broken = [a for a in groups[name] if a.failure is not None]
         return _finding(code, Outcome.FAIL, values, broken)
+    if min(whole.a, whole.b) < dossier.profile.floors.agent_attempts:
+        return _finding(code, Outcome.INCONCLUSIVE, values | {"reason": "too_few_attempts"}, everything)
+    if _gone(kinds):
+        return _finding(code, Outcome.INCONCLUSIVE, values | {"reason": "bodies_not_kept"}, everything)
     return _finding(code, Outcome.PASS, values, everything)
+
+
+def _gone(kinds: Kinds) -> bool:
+    """Whether what some attempt was answered can no longer be told."""
+    return any(a.unread for found in kinds.values() for a in found)
 
 
 def _separate(dossier: Dossier, kinds: Kinds) -> Finding:
@@ -127,6 +136,8 @@ def _separate(dossier: Dossier, kinds: Kinds) -> Finding:
         return _finding(code, Outcome.FAIL, values, [*marked, *spoiled], bearing)
     if dossier.profile.reasoning_parser and len(thinking) < ANSWERS_MIN:
         return _finding(code, Outcome.INCONCLUSIVE, values | {"reason": "too_few_answers_with_thinking"}, answered)
+    if _gone(kinds):
+        return _finding(code, Outcome.INCONCLUSIVE, values | {"reason": "bodies_not_kept"}, answered)
     return _finding(code, Outcome.PASS, values, answered)
 
 

@@ -17,8 +17,10 @@ from signoff.core.words import Outcome
 from signoff.judge.summaries import Rate, rate
 
 LOOKS = 3
-ATTEMPTS_MAX = 400
-"""Attempts per kind where the plan gives no number and its limit needs no more for a proof without failures."""
+LANES = 2
+"""Streamed and whole."""
+ATTEMPTS_MAX = 200
+"""Attempts per kind and lane where the plan gives no number and its limit needs no more without failures."""
 
 
 class Looks(Struct, frozen=True, kw_only=True):
@@ -29,19 +31,27 @@ class Looks(Struct, frozen=True, kw_only=True):
     confidence: float
     """Of the two-sided interval at each look, so that either of its bounds alone keeps the plan's promise."""
     limit: float | None
+    floor: int
+    """Attempts in each lane below which nothing passes, whatever the plan's `attempts_max`."""
 
 
 def looks(asked: FailureRate, floor: int) -> Looks:
-    """The looks for a limit and at least `floor` attempts in each of the two lanes."""
-    first = _even(2 * max(1, floor))
+    """The looks for a limit and at least `floor` attempts in each lane.
+
+    `attempts_max` bounds a lane. One below the floor is obeyed, and then nothing can pass."""
+    floor = max(1, floor)
+    first, given = LANES * floor, asked.attempts_max
     if asked.limit is None:
-        return Looks(sizes=(first,), confidence=asked.confidence, limit=None)
+        first = first if given is None else min(first, LANES * given)
+        return Looks(sizes=(first,) if first > 0 else (), confidence=asked.confidence, limit=None, floor=floor)
     share = (1 - asked.confidence) / LOOKS
-    if 0 < asked.limit < 1:
+    if 0 < asked.limit < 1 and share > 0:
         first = max(first, _even(math.ceil(round(math.log(share) / math.log(1 - asked.limit), 9))))
-    most = asked.attempts_max if asked.attempts_max is not None else max(first, ATTEMPTS_MAX)
-    sizes = tuple(dict.fromkeys(min(first * 2**k, most) // 2 * 2 for k in range(LOOKS)))
-    return Looks(sizes=tuple(size for size in sizes if size > 0), confidence=1 - 2 * share, limit=asked.limit)
+    most = LANES * given if given is not None else max(first, LANES * ATTEMPTS_MAX)
+    sizes = tuple(dict.fromkeys(min(first * 2**k, most) for k in range(LOOKS)))
+    return Looks(
+        sizes=tuple(size for size in sizes if size > 0), confidence=1 - 2 * share, limit=asked.limit, floor=floor
+    )
 
 
 def planned_looks(plan: Plan, profile: Profile, pack: Pack | None) -> Looks:

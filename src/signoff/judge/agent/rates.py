@@ -62,7 +62,7 @@ def _rate(
     counted = everything[: looked_at(len(everything), plan)]
     shown = counted or everything
     broken, unread = sum(a.failure is not None for a in shown), sum(bool(a.unread) for a in shown)
-    outcome, reason = _outcome(len(counted), broken, unread, plan)
+    outcome, reason = _outcome(counted, broken, unread, plan)
     _, measured = settled(broken, len(shown), plan)
     values: dict[str, Value] = {
         "attempts": len(shown),
@@ -73,6 +73,7 @@ def _rate(
         "share_high": measured.high,
         "confidence": round(plan.confidence, 6),
         "looks": ", ".join(str(size) for size in plan.sizes),
+        "lane_attempts_min": plan.floor,
         "reason": reason or None,
         "pack": f"{pack.name} version {pack.version}",
         **_cells(shown),
@@ -83,21 +84,30 @@ def _rate(
     return finding(outcome, values, evidence=cited, cause=cause)
 
 
-def _outcome(counted: int, broken: int, unread: int, plan: Looks) -> tuple[Outcome, str]:
-    """What cannot be read counts against whichever side it could help."""
+def _outcome(counted: Sequence[Judged], broken: int, unread: int, plan: Looks) -> tuple[Outcome, str]:
+    """What cannot be read counts against whichever side it could help; few attempts can condemn and never pass."""
     if plan.limit is None:
         return Outcome.INCONCLUSIVE, "no_limit_in_plan"
     if not counted:
         return Outcome.INCONCLUSIVE, "first_look_not_reached"
-    best, _ = settled(broken, counted, plan)
-    worst, _ = settled(broken + unread, counted, plan)
+    best, _ = settled(broken, len(counted), plan)
+    worst, _ = settled(broken + unread, len(counted), plan)
     if best is Outcome.FAIL:
         return Outcome.FAIL, ""
+    if short_of(counted, plan.floor):
+        return Outcome.INCONCLUSIVE, "too_few_attempts"
+    if [a.number for a in counted] != list(range(len(counted))):
+        return Outcome.INCONCLUSIVE, "attempts_missing"
     if best is worst is Outcome.PASS:
         return Outcome.PASS, ""
     if unread:
         return Outcome.INCONCLUSIVE, "bodies_not_kept"
     return Outcome.INCONCLUSIVE, "limit_inside_interval"
+
+
+def short_of(attempts: Sequence[Judged], floor: int) -> bool:
+    """Whether either lane has fewer than `floor` attempts."""
+    return any(sum(a.label("streamed") == lane for a in attempts) < floor for lane in ("true", "false"))
 
 
 def _cells(shown: Sequence[Judged]) -> dict[str, Value]:

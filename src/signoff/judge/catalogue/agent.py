@@ -127,12 +127,12 @@ _EFFECTS = Entry(
     sentences={
         Outcome.PASS: "{executed} of {intents} intents were carried out, each once.",
         Outcome.FAIL: "{repeated} calls came again for an intent already carried out, for instance {example}.",
-        Outcome.INCONCLUSIVE: "Calls came for {executed} of {intents} intents only: {reason}.",
+        Outcome.INCONCLUSIVE: "{executed} of {intents} intents were seen carried out; whether each once, cannot be told: {reason}.",
         Outcome.NOT_RUN: "The tool loop was not run.",
     },
     next_step={
         Outcome.FAIL: "Give tools a key by which they refuse what they did; look at how results are rendered.",
-        Outcome.INCONCLUSIVE: "Give a service on which calls come.",
+        Outcome.INCONCLUSIVE: "Run again, and keep ledger and answers; give a service on which calls come.",
     },
 )
 _GATEWAY_ONCE = Entry(
