@@ -512,7 +512,10 @@ def test_one_wrong_answer_is_not_passed_over(world: World, arm: str, outcome: Ou
     assert (found.outcome, found.required, found.severity) == (outcome, True, severity)
 
 
-def test_a_model_that_cannot_recall_settles_nothing_and_is_not_required(world: World) -> None:
+def test_a_model_that_cannot_recall_is_an_open_question_outside_a_laboratory(world: World) -> None:
     world.said = lambda arm, number: "I do not know."
     found = one(world, "prefix.output.same")
-    assert (found.outcome, found.required, found.values["reason"]) == (UNSURE, False, "model_cannot_recall")
+    assert (found.outcome, found.required, found.values["reason"]) == (UNSURE, True, "model_cannot_recall")
+    world.profile = replace(world.profile, scope="laboratory")
+    found = one(world, "prefix.output.same")
+    assert (found.outcome, found.required) == (UNSURE, False)

@@ -37,8 +37,12 @@ def control_zero(view: View) -> list[Finding]:
 
 
 def _zero(view: View, trials: Sequence[Trial], counted: str, subject: str) -> Finding:
-    """`counted` is the control whose rounds must be enough; every trial is held against its ceiling."""
+    """`counted` is the control whose rounds must be enough; every trial is held against its ceiling.
+
+    A round counts when it is whole and every answered trial in it can be held so: one whose tokens or hits are gone may
+    be the one that hit. And only there is a hit false: a prompt of which nobody knows may have been what was hit."""
     template = template_tokens(view)
+    told = {t.round for t in view.of("cold") if t.ids is not None} & view.whole
     over_two: list[Trial] = []
     over_one: list[Trial] = []
     for trial in trials:
@@ -46,12 +50,13 @@ def _zero(view: View, trials: Sequence[Trial], counted: str, subject: str) -> Fi
         if most is None or not trial.ok:
             continue
         above = [value for value in trial.witnesses.values() if value > most]
-        if len(above) >= 2 and not rendered_otherwise(trial):
+        if len(above) >= 2 and not rendered_otherwise(trial) and trial.round in told:
             over_two.append(trial)
         elif above:
             over_one.append(trial)
     controls = [t for t in trials if t.control == counted and t.ok and t.hit is not None and t.expected is not None]
-    rounds = len({t.round for t in controls})
+    blind = {t.round for t in trials if t.ok and (t.hit is None or ceiling(t, template) is None)}
+    rounds = len(({t.round for t in controls} - blind) & view.whole)
     values: dict[str, Value] = {
         "requests": len(trials),
         "rounds": rounds,
@@ -71,7 +76,8 @@ def _zero(view: View, trials: Sequence[Trial], counted: str, subject: str) -> Fi
     elif over_two:
         outcome, values["reason"] = Outcome.FAIL, "false_hit"
     elif over_one:
-        outcome, values["reason"] = Outcome.INCONCLUSIVE, "one_channel"
+        untold = any(t.round not in told for t in over_one)
+        outcome, values["reason"] = Outcome.INCONCLUSIVE, "too_few_rounds" if untold else "one_channel"
     elif not enough:
         outcome, values["reason"] = Outcome.INCONCLUSIVE, "too_few_rounds" if rounds else "no_witness"
     else:
@@ -111,6 +117,8 @@ def _valid(view: View, kind: str) -> Finding:
         outcome, values["reason"] = Outcome.INCONCLUSIVE, "no_token_ids"
     elif len(reached) < len(sent):
         outcome, values["reason"] = Outcome.INCONCLUSIVE, "change_never_reached_the_prompt"
+    elif len({t.round for t in sent} & view.whole) < rounds_needed(view.dossier):
+        outcome, values["reason"] = Outcome.INCONCLUSIVE, "too_few_rounds"
     else:
         outcome = Outcome.PASS
     return made(

@@ -23,8 +23,10 @@ def gateway_hits(view: View, caching: Caching) -> Finding:
     kinds = {t.record.id: kind_of(t, view) for t in trials}
     short = [t for t in trials if kinds[t.record.id] in ("short", "void")]
     met = [t for t in trials if kinds[t.record.id] == "met"]
-    direct = {t.round for t in tally(view).met if t.arm == "replay"}
+    sorted_out = tally(view)
+    direct = {t.round for t in sorted_out.met if t.arm == "replay"}
     blamed = [t for t in short if t.round in direct]
+    lost = {t.round for t in (*sorted_out.short, *sorted_out.void) if t.arm == "replay"}
     values: dict[str, Value] = {
         "requests": len(trials),
         "met": len(met),
@@ -39,10 +41,12 @@ def gateway_hits(view: View, caching: Caching) -> Finding:
         outcome = Outcome.FAIL
         values["reason"] = "head_changed" if any(rendered_otherwise(t) for t in blamed) else "unexplained"
     elif short:
-        outcome, values["reason"], required = Outcome.INCONCLUSIVE, caching.reason or "no_hits_directly", False
+        # hits that are proved lost without the gateway settle the verdict; those that nobody saw settle nothing
+        outcome, required = Outcome.INCONCLUSIVE, not {t.round for t in short} <= lost
+        values["reason"] = caching.reason or ("direct_hits_unknown" if required else "no_hits_directly")
     elif len(met) < len(trials):
         outcome, values["reason"] = Outcome.INCONCLUSIVE, "requests_failed" if values["failed"] else "undecided"
-    elif len({t.round for t in met}) < rounds_needed(view.dossier):
+    elif len({t.round for t in met} & view.whole) < rounds_needed(view.dossier):
         outcome, values["reason"] = Outcome.INCONCLUSIVE, "too_few_rounds"
     else:
         outcome = Outcome.PASS

@@ -33,11 +33,10 @@ class Tally(Struct, frozen=True, kw_only=True):
     unknown: tuple[Trial, ...] = ()
     """No two channels agree, no tokens, or the request failed."""
 
-    @property
-    def rounds(self) -> int:
-        """Rounds whose every gated trial was met."""
+    def rounds(self, whole: frozenset[int]) -> int:
+        """Whole rounds whose every gated trial was met."""
         bad = {t.round for t in (*self.short, *self.void, *self.over, *self.unknown)}
-        return len({t.round for t in self.met} - bad)
+        return len(({t.round for t in self.met} - bad) & whole)
 
 
 def tally(view: View) -> Tally:
@@ -71,7 +70,7 @@ def hits_expected(view: View, caching: Caching) -> Finding:
     channels = sorted({name for t in decided for name in t.witnesses})
     outcome, reason = _outcome(view, caching, sorted_out)
     values: dict[str, Value] = {
-        "rounds": sorted_out.rounds,
+        "rounds": sorted_out.rounds(view.whole),
         "requests": len(view.of(*GATED)),
         "met": len(sorted_out.met),
         "short": len(sorted_out.short),
@@ -112,7 +111,7 @@ def _outcome(view: View, caching: Caching, found: Tally) -> tuple[Outcome, str]:
         return Outcome.INCONCLUSIVE, "finer_unit" if not any(beyond(t) for t in found.over) else "false_hits"
     if found.unknown:
         return Outcome.INCONCLUSIVE, _unknown(view, found.unknown)
-    if found.rounds < rounds_needed(view.dossier):
+    if found.rounds(view.whole) < rounds_needed(view.dossier):
         return Outcome.INCONCLUSIVE, "too_few_rounds"
     return Outcome.PASS, ""
 

@@ -7,6 +7,7 @@ View
   rule      the cache model that expectations come from
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -26,6 +27,12 @@ from signoff.read.token_list import unpack
 
 STAGE = "prefix.rounds"
 MEASURED_ARMS = ("cold", "warm", "replay", "control", "gateway")
+ROUND = ("cold", "warm_1", "warm_2", "warm_3", "replay", "control_head", "control_tools", "control_salt")
+"""The requests of a round; through the gateway one more where the plan names one."""
+COUNT_MAX = 2.0**53
+"""Above this a float no longer counts one by one."""
+DIGITS_MAX = 9
+"""Digits of a round's number."""
 CHANNELS = ("cached_tokens", "hits", "local_cache_hit", "prompt_cached")
 """Witnesses of one request's hits: the answer's usage, and three counters of the server."""
 
@@ -49,6 +56,8 @@ class Moved(Struct, frozen=True, kw_only=True):
     busy_before: float = 0.0
     busy_after: float = 0.0
     restarted: bool = False
+    garbled: bool = False
+    """Some value is no number that could be counted: NaN, infinite, negative, beyond exactness."""
 
 
 class Trial(Struct, frozen=True, kw_only=True):
@@ -65,7 +74,7 @@ class Trial(Struct, frozen=True, kw_only=True):
     moved: Moved | None
     """`None`: no scrape on both sides."""
     disturbed: str
-    """Why its counters are not its own: `other_traffic`, `restart`, `not_scraped`; empty when they are."""
+    """Why its counters are not its own: `other_traffic`, `restart`, `not_scraped`, `garbled`; empty when they are."""
 
     @property
     def ok(self) -> bool:
@@ -134,6 +143,14 @@ class View(Struct, frozen=True, kw_only=True):
     offered: frozenset[str]
     """Counter series that the server ever showed."""
 
+    @property
+    def whole(self) -> frozenset[int]:
+        """Rounds of which every request is there, once: what was lost must not make a round look better."""
+        url = self.dossier.plan.service.gateway_url
+        names = (*ROUND, "gateway") if url is not None and url != "none" else ROUND
+        seen = Counter((t.round, t.name) for t in self.trials)
+        return frozenset(k for k, _ in seen if all(seen[k, name] == 1 for name in names))
+
     def of(self, *arms: str) -> list[Trial]:
         return [t for t in self.trials if t.arm in arms]
 
@@ -198,7 +215,16 @@ def _token_ids(dossier: Dossier, cards: Sequence[Evidence]) -> dict[str, Ids]:
             except KeyError:
                 continue
     found = {record: unpack(raw, raws.get) for record, raw in raws.items()}
-    return {record: np.asarray(ids, dtype=np.int64) for record, ids in found.items() if ids is not None}
+    arrays = {record: _array(ids) for record, ids in found.items() if ids is not None}
+    return {record: ids for record, ids in arrays.items() if ids is not None}
+
+
+def _array(ids: Sequence[int]) -> Ids | None:
+    """`None` when an id is none: no vocabulary is larger than 64 bits."""
+    try:
+        return np.asarray(ids, dtype=np.int64)
+    except OverflowError:
+        return None
 
 
 def _moves(scrapes: Sequence[Evidence], series: Mapping[str, CacheCounters]) -> dict[str, Moved]:
@@ -241,14 +267,28 @@ def _moved(pairs: Sequence[tuple[CacheCounters, CacheCounters]]) -> Moved:
         busy_before=sum((b.running or 0.0) + (b.waiting or 0.0) for b, _ in pairs),
         busy_after=sum((a.running or 0.0) + (a.waiting or 0.0) for _, a in pairs),
         restarted=restarted,
+        garbled=any(not _countable(v) for pair in pairs for side in pair for v in _numbers(side)),
     )
     return replace(moved, **steps)
 
 
+def _numbers(counters: CacheCounters) -> list[float]:
+    values = [getattr(counters, name) for name in CacheCounters.__struct_fields__]
+    return [v for v in values if isinstance(v, float)]
+
+
+def _countable(value: float) -> bool:
+    return math.isfinite(value) and 0 <= value <= COUNT_MAX
+
+
 def _step(pairs: Sequence[tuple[float | None, float | None]]) -> float | None:
-    """The sum of differences; a series that appears only afterwards began at 0 (lazy series)."""
-    known = [after - (before or 0.0) for before, after in pairs if after is not None]
-    return sum(known) if known else None
+    """The sum of differences; a series that appears only afterwards began at 0 (lazy series).
+
+    `None` too where a value is no count: NaN, infinite, negative or too large to be exact."""
+    known = [(before or 0.0, after) for before, after in pairs if after is not None]
+    if not known or not all(_countable(value) for pair in known for value in pair):
+        return None
+    return sum(after - before for before, after in known)
 
 
 def _pairs(records: Sequence[Record], moves: Mapping[str, Moved]) -> list[Pair]:
@@ -285,7 +325,7 @@ def _trials(
     for record in sorted(records, key=lambda r: r.sent_ns):
         labels, prompt = record.labels, ids.get(record.id)
         arm, number = labels.get("arm", ""), labels.get("round", "")
-        if arm not in MEASURED_ARMS or not number.isdigit():
+        if arm not in MEASURED_ARMS or not _small_number(number):
             continue
         if prompt is not None and arm == "cold":
             cold[number] = prompt
@@ -308,10 +348,16 @@ def _trials(
     return tuple(trials)
 
 
+def _small_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX
+
+
 def _disturbed(record: Record, moved: Moved | None) -> str:
     """Whether the counters around a request moved by that request alone."""
     if moved is None:
         return "not_scraped"
+    if moved.garbled:
+        return "garbled"
     if moved.restarted:
         return "restart"
     if moved.busy_before > 0 or moved.busy_after > 0:

@@ -8,7 +8,7 @@ from signoff.core.finding import Finding
 from signoff.core.rounding import six
 from signoff.core.words import Outcome, Severity
 from signoff.judge.prefix.hits import dead_channels
-from signoff.judge.prefix.made import made
+from signoff.judge.prefix.made import made, rounds_needed
 from signoff.judge.prefix.trials import CHANNELS, Trial, View
 from signoff.judge.summaries import paired_difference, quantile
 
@@ -40,6 +40,8 @@ def channels_agree(view: View, lost: bool = False) -> Finding:
         outcome, values["reason"] = Outcome.FAIL, "channels_disagree"
     elif not with_hits:
         outcome, values["reason"] = Outcome.INCONCLUSIVE, "no_hits"
+    elif len({t.round for t in clean} & view.whole) < rounds_needed(view.dossier):
+        outcome, values["reason"] = Outcome.INCONCLUSIVE, "too_few_rounds"
     else:
         outcome = Outcome.PASS
     if odd:
@@ -68,19 +70,26 @@ def quiet(view: View) -> Finding:
         "other_traffic": reasons["other_traffic"],
         "restarts": reasons["restart"],
         "not_scraped": reasons["not_scraped"],
+        "garbled": reasons["garbled"],
+        "rounds": len(view.whole),
         "reason": reasons.most_common(1)[0][0] if reasons else "",
     }
     if view.stopped == "not_idle" and not view.trials:
         values["reason"] = "not_idle"
     disturbed = [t for t in view.trials if t.disturbed]
-    fine = bool(view.trials) and not disturbed
+    fine = not disturbed and len(view.whole) >= rounds_needed(view.dossier)
     return made(
         "prefix.quiet",
         Outcome.PASS if fine else Outcome.INCONCLUSIVE,
-        values if view.trials else values | {"reason": values["reason"] or view.stopped or "no_requests"},
-        limit={"disturbed": 0},
+        values if fine else values | {"reason": values["reason"] or _cut(view)},
+        limit={"disturbed": 0, "rounds_min": rounds_needed(view.dossier)},
         evidence=view.cite(disturbed or view.trials),
     )
+
+
+def _cut(view: View) -> str:
+    """Why too little was measured."""
+    return "too_few_rounds" if view.trials else view.stopped or "no_requests"
 
 
 def latency_pairs(view: View) -> list[tuple[Trial, Trial]]:
