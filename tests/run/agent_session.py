@@ -51,11 +51,15 @@ async def run_gate(
     attempts: int = 6,
     attempts_max: int = 12,
     stop_after: int | None = None,
+    caps: str = "",
 ) -> AgentRun:
-    """Runs the gate with `attempts` per kind and lane; `stop_after` sets the stop after that many records."""
+    """Runs the gate with `attempts` per kind and lane; `stop_after` sets the stop after that many records.
+
+    `caps` is what the plan's `caps` hold, as text."""
     text = PLAN.format(
         profile=profile, base_url=base_url, gateway=gateway, model=model, limit=limit, attempts_max=attempts_max
     )
+    text += f"caps: {{{caps}}}\n" if caps else ""
     plan, known = parse_plan(text), load_profile(profile)
     known = replace(known, floors=replace(known.floors, agent_attempts=attempts))
     clock, stop, store = SystemClock(), asyncio.Event(), Folder.create(folder, text.encode(), known)

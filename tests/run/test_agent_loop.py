@@ -57,7 +57,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, AgentRun]:
                 run_gate(root / "html", html, gateway=html, attempts=3, attempts_max=6),
             )
             stopped = await run_gate(root / "stopped", good.base_url, stop_after=5)
-        return dict(zip(("healthy", "broken", "parserless", "html", "stopped"), (*made, stopped), strict=True))
+            capped = await run_gate(root / "capped", good.base_url, caps="requests: 20")
+            used = await run_gate(root / "used", good.base_url, caps="tokens: 1")
+        names = ("healthy", "broken", "parserless", "html", "stopped", "capped", "used")
+        return dict(zip(names, (*made, stopped, capped, used), strict=True))
 
     try:
         return asyncio.run(all_of_them())
@@ -116,6 +119,21 @@ def test_a_stop_ends_the_gate_within_two_seconds_and_proves_nothing(runs: dict[s
     started = [e.stage for e in run.events if isinstance(e, StageStarted)]
     assert [e.stage for e in run.events if isinstance(e, StageFinished)] == started
     assert all(e.stopped for e in run.events if isinstance(e, StageFinished) and e.stage != "agent.template")
+
+
+@pytest.mark.parametrize(("name", "most"), [("capped", 20), ("used", 1)])
+def test_a_guard_rail_of_the_plan_ends_the_gate_and_what_it_left_out_is_open(
+    runs: dict[str, AgentRun], name: str, most: int
+) -> None:
+    run = runs[name]
+    counted = [r for r in run.dossier.records if r.state is not State.ABORTED]
+    assert len(counted) < most + 8  # what was in flight may end
+    ended = [e for e in run.events if isinstance(e, StageFinished)]
+    assert ended[-1].stopped == "guard_rail"
+    assert [e.stage for e in run.events if isinstance(e, StageStarted)] == [e.stage for e in ended]
+    for code in ("agent.fallback.rate", "agent.effects.once"):
+        found = run.findings[code]
+        assert (found.outcome, found.required) == (Outcome.NOT_RUN, True)
 
 
 def test_a_server_that_is_no_service_passes_nothing(runs: dict[str, AgentRun]) -> None:

@@ -63,9 +63,11 @@ async def run(
     *,
     profile: Profile,
     metrics: str = "",
+    caps: str = "",
     watch: Callable[[Event, asyncio.Event], None] | None = None,
 ) -> tuple[list[Event], Dossier]:
     text = PLAN.format(url=service.base_url, gateway=service.gateway_url or "none", metrics=metrics)
+    text += f"caps: {{{caps}}}\n" if caps else ""
     stop, clock = asyncio.Event(), SystemClock()
     plan = parse_plan(text)
     folder = Folder.create(root, text.encode(), profile)
@@ -229,6 +231,18 @@ async def test_a_stop_ends_it_within_two_seconds(tmp_path: Path) -> None:
     assert last.stopped == "interrupted"
     assert all(r.state in (State.OK, State.ABORTED) for r in dossier.records)
     assert {f.outcome for f in findings(dossier) if f.code == "prefix.hits.expected"} == {Outcome.INCONCLUSIVE}
+
+
+async def test_a_guard_rail_of_the_plan_ends_it_and_leaves_too_few_rounds(tmp_path: Path) -> None:
+    with start(root=tmp_path / "host") as service:
+        events, dossier = await run(service, tmp_path / "bundle", profile=short_profile(), caps="requests: 12")
+    last = events[-1]
+    assert isinstance(last, StageFinished)
+    assert last.stopped == "guard_rail"
+    assert len(dossier.records) == 12
+    found = {(f.code, f.subject): f for f in findings(dossier)}
+    for code in ("prefix.hits.expected", "prefix.control.zero", "prefix.output.same"):
+        assert (found[code, ""].outcome, found[code, ""].required) == (Outcome.INCONCLUSIVE, True)
 
 
 async def test_a_server_that_is_gone_is_not_judged_well(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ from signoff.judge.agent.attempt import failure_in
 from signoff.judge.agent.next_step import Looks, attempts_wanted, planned_looks
 from signoff.read.completion import read_completion
 from signoff.run.packs import load_packs
+from signoff.run.rails import Rails
 from signoff.run.session import Events, Session
 
 STREAMS_MAX = 8
@@ -57,13 +58,14 @@ class Course(Struct, frozen=True, kw_only=True):
     pack: Pack
     options: Options
     plan: Looks
+    rails: Rails
 
     @property
     def streams(self) -> int:
         return max(1, min(STREAMS_MAX, self.session.plan.objective.concurrency.target))
 
 
-def course_of(session: Session) -> Course:
+def course_of(session: Session, rails: Rails) -> Course:
     """What plan and profile make of the gate."""
     agent, profile = session.plan.agent, session.profile
     pack = load_packs(agent.packs)
@@ -79,6 +81,7 @@ def course_of(session: Session) -> Course:
             full=agent.matrix == "full",
         ),
         plan=planned_looks(session.plan, profile, pack),
+        rails=rails,
     )
 
 
@@ -91,7 +94,13 @@ def budget(profile: Profile, *, thinks: bool) -> int:
 
 async def run_agent(session: Session, gateway: Client | None = None) -> Events:
     """Runs the gate; ends within two seconds of `session.stop`. `gateway` takes the place of an own client to it."""
-    course = course_of(session)
+    with Rails(session) as rails:
+        async for event in _gate(course_of(session, rails), gateway):
+            yield event
+
+
+async def _gate(course: Course, gateway: Client | None) -> Events:
+    session, halt = course.session, course.rails.halt
     taken = session.store.keep(
         to_json(course.pack),
         kind="agent_pack",
@@ -110,12 +119,12 @@ async def run_agent(session: Session, gateway: Client | None = None) -> Events:
     async for event in _count(course, "direct", "before"):
         yield event
     for kind in KINDS:
-        if not session.stop.is_set() and (kind == "structured" or not template.refused):
+        if not halt.is_set() and (kind == "structured" or not template.refused):
             async for event in _kind(course, kind):
                 yield event
     async for event in _count(course, "direct", "after"):
         yield event
-    if template.refused or session.stop.is_set():
+    if template.refused or halt.is_set():
         return
     async for event in _by_production(course, gateway):
         yield event
@@ -133,20 +142,22 @@ def _begin(session: Session, stage: str, planned: int, **conditions: Value) -> S
     return event
 
 
-def _end(session: Session, stage: str, stopped: str = "", **conditions: Value) -> StageFinished:
+def _end(course: Course, stage: str, **conditions: Value) -> StageFinished:
+    session = course.session
     event = StageFinished(
         stage=stage,
         gate=Gate.AGENT,
         at_ns=session.clock.now_ns(),
-        stopped=stopped or ("interrupted" if session.stop.is_set() else ""),
+        stopped=course.rails.why,
         conditions=conditions,
     )
     session.store.note(event)
     return event
 
 
-def _take(session: Session, exchange: Exchange) -> RecordTaken:
-    record = session.store.take(exchange, keep=True)
+def _take(course: Course, exchange: Exchange) -> RecordTaken:
+    record = course.session.store.take(exchange, keep=True)
+    course.rails.add(record)
     return RecordTaken(exchange=replace(exchange, record=record))
 
 
@@ -165,7 +176,7 @@ class Template:
     async def run(self) -> Events:
         session, pack = self.course.session, self.course.pack
         sample = probe_sample(pack)
-        if sample is None or session.stop.is_set():
+        if sample is None or self.course.rails.halt.is_set():
             return
         yield _begin(session, TEMPLATE, 2, sample=sample.id)
         async with Control(session.plan.service) as control:
@@ -178,7 +189,7 @@ class Template:
         for what, tools, choice, tokens in asked:
             exchange = await self._send(what, tools, choice, tokens)
             if exchange is not None:
-                yield _take(session, exchange)
+                yield _take(self.course, exchange)
                 if what == "auto":
                     self.tools_taken = not _refuses(exchange)
                     answer = read_completion(exchange.response)
@@ -186,9 +197,9 @@ class Template:
         if not self.tools_taken:
             exchange = await self._send("required", True, "required", 64)
             if exchange is not None:
-                yield _take(session, exchange)
+                yield _take(self.course, exchange)
             self.refused = exchange is None or _refuses(exchange)
-        yield _end(session, TEMPLATE)
+        yield _end(self.course, TEMPLATE)
 
     async def _send(self, what: str, tools: bool, choice: str, tokens: int) -> Exchange | None:
         session, pack = self.course.session, self.course.pack
@@ -197,7 +208,7 @@ class Template:
         request = probe_request(
             pack, sample, session.model, session.run_id, what=what, tools=tools, choice=choice, tokens=tokens
         )
-        return await send_or_stop(session.client, request, session.clock.now_ns(), session.stop)
+        return await send_or_stop(session.client, request, session.clock.now_ns(), self.course.rails.halt)
 
 
 def _refuses(exchange: Exchange) -> bool:
@@ -224,7 +235,7 @@ async def _kind(course: Course, kind: Kind) -> Events:
     )
     failed = tried = 0
     wanted = attempts_wanted(0, 0, course.plan)
-    while tried < wanted and not session.stop.is_set():
+    while tried < wanted and not course.rails.halt.is_set():
         before = tried
         async for exchange, event in _batch(course, kind, tried, wanted):
             yield event
@@ -235,7 +246,7 @@ async def _kind(course: Course, kind: Kind) -> Events:
         if tried == before:
             break
         wanted = max(wanted, attempts_wanted(failed, tried, course.plan))
-    yield _end(session, stage, attempts=tried)
+    yield _end(course, stage, attempts=tried)
 
 
 async def _batch(course: Course, kind: Kind, first: int, end: int) -> AsyncIterator[tuple[Exchange, RecordTaken]]:
@@ -246,22 +257,22 @@ async def _batch(course: Course, kind: Kind, first: int, end: int) -> AsyncItera
     session = course.session
     for part, streams in ((made, 1), (together, course.streams)):
         requests = [request_of(attempt, course.pack, course.options) for attempt in part]
-        async for exchange in _posted(session, session.client, requests, streams):
-            yield exchange, _take(session, exchange)
+        async for exchange in _posted(course, session.client, requests, streams):
+            yield exchange, _take(course, exchange)
 
 
 async def _effects(course: Course, client: Client, via: str) -> Events:
     """The tool loop by the way that production takes."""
     session = course.session
-    if session.stop.is_set():
+    if course.rails.halt.is_set():
         return
     loop = EffectLoop(course.options, via)
     firsts: list[Exchange] = []
     yield _begin(session, EFFECTS, 2 * INTENTS, via=via)
     for turn in (1, 2):
         requests = loop.first_turns() if turn == 1 else loop.second_turns(firsts)
-        async for exchange in _posted(session, client, requests, course.streams):
-            yield _take(session, exchange)
+        async for exchange in _posted(course, client, requests, course.streams):
+            yield _take(course, exchange)
             loop.take(exchange)
             if turn == 1:
                 firsts.append(exchange)
@@ -272,11 +283,11 @@ async def _effects(course: Course, client: Client, via: str) -> Events:
         where=(session.plan.service.gateway_url if via == "gateway" else None) or session.plan.service.base_url,
         taken_ns=session.clock.now_ns(),
         stage=EFFECTS,
-        conditions={"via": via, "intents": INTENTS, "stopped": session.stop.is_set()},
+        conditions={"via": via, "intents": INTENTS, "stopped": course.rails.halt.is_set()},
         media_type="application/json",
     )
     yield EvidenceTaken(evidence=ledger)
-    yield _end(session, EFFECTS)
+    yield _end(course, EFFECTS)
 
 
 async def _by_production(course: Course, gateway: Client | None) -> Events:
@@ -300,7 +311,7 @@ async def _by_production(course: Course, gateway: Client | None) -> Events:
 async def _through_gateway(course: Course, client: Client) -> Events:
     """Every kind through the gateway, with the server's own counters before and after."""
     session = course.session
-    if session.stop.is_set():
+    if course.rails.halt.is_set():
         return
     each = course.session.profile.floors.agent_attempts
     part = [
@@ -313,19 +324,19 @@ async def _through_gateway(course: Course, client: Client) -> Events:
     async for event in _count(course, "gateway", "before"):
         yield event
     requests = [gateway_request(attempt, course.pack, course.options) for attempt in part]
-    async for exchange in _posted(session, client, requests, course.streams):
-        yield _take(session, exchange)
+    async for exchange in _posted(course, client, requests, course.streams):
+        yield _take(course, exchange)
         done += 1
         yield Progress(stage=GATEWAY, done=done, planned=len(part))
     async for event in _count(course, "gateway", "after"):
         yield event
-    yield _end(session, GATEWAY, attempts=done)
+    yield _end(course, GATEWAY, attempts=done)
 
 
 async def _count(course: Course, what: str, when: str) -> Events:
     """The servers' own counters, once they have settled; only where a gateway's doings must be told from others'."""
     session = course.session
-    if session.plan.service.gateway_url in (None, "none") or session.stop.is_set():
+    if session.plan.service.gateway_url in (None, "none") or course.rails.halt.is_set():
         return
     await session.clock.sleep_until(session.clock.now_ns() + int(SETTLE_S * 1e9))
     async with Control(session.plan.service) as control:
@@ -342,11 +353,15 @@ async def _count(course: Course, what: str, when: str) -> Events:
         yield EvidenceTaken(evidence=card)
 
 
-async def _posted(
-    session: Session, client: Client, requests: Sequence[Request], streams: int
-) -> AsyncIterator[Exchange]:
-    if requests:
-        async for exchange in closed_loop(
-            client, session.clock, requests.__getitem__, streams=streams, stop=session.stop, requests=len(requests)
-        ):
-            yield exchange
+async def _posted(course: Course, client: Client, requests: Sequence[Request], streams: int) -> AsyncIterator[Exchange]:
+    if not requests or course.rails.halt.is_set():
+        return
+    async for exchange in closed_loop(
+        client,
+        course.session.clock,
+        requests.__getitem__,
+        streams=streams,
+        stop=course.rails.halt,
+        requests=len(requests),
+    ):
+        yield exchange

@@ -1,6 +1,7 @@
 """The loop of the prefix gate: preconditions, then rounds of arms, one request at a time on an idle server."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
@@ -32,6 +33,8 @@ from signoff.core.words import Gate, State
 from signoff.judge.prefix.next_step import Pair, next_length, prompt_tokens, unit_of
 from signoff.read.prefix_cache import CacheConfig, cache_config, cache_counters
 from signoff.read.token_list import pack
+from signoff.run.capacity_stage import Spent
+from signoff.run.rails import GUARD_RAIL
 from signoff.run.session import Events, Session
 
 STAGE = "prefix.rounds"
@@ -49,7 +52,7 @@ async def run_prefix(session: Session, gateway: Client | None = None) -> Events:
     """Every event of the gate. Stops within a request's cancellation when the session's `stop` is set.
 
     `gateway` takes the place of an own client to the plan's gateway."""
-    rounds = session.plan.prefix.rounds or session.profile.floors.prefix_rounds
+    rounds = max(session.plan.prefix.rounds or 0, session.profile.floors.prefix_rounds)
     started = StageStarted(
         stage=STAGE,
         gate=Gate.PREFIX,
@@ -89,6 +92,7 @@ class _Loop:
             stage=STAGE,
             stop=session.stop,
         )
+        self.spent = Spent(session)
         self.stopped = ""
         self.found: dict[str, Value] = {}
         self.template = template_of(session.profile.thinking_efforts)
@@ -112,6 +116,8 @@ class _Loop:
         pairs: list[Pair] = []
         async for event in self._ladder(config, pairs):
             yield event
+        if self.stopped:
+            return
         unit = unit_of(config, self.session.profile, pairs)
         self.found |= {"unit_tokens": unit.tokens, "unit_source": unit.source}
         if unit.tokens is None:
@@ -173,6 +179,7 @@ class _Loop:
         async for event in self._send(second):
             yield event
         sent = await holding
+        self.spent.add(sent.record)
         for card in (*sent.before.cards, *sent.after.cards):
             yield EvidenceTaken(evidence=card)
         yield RecordTaken(exchange=sent.exchange)
@@ -181,6 +188,7 @@ class _Loop:
         arm = request.labels["arm"]
         sent = await self.window.send(request, self.gateway if arm == "gateway" else None)
         self._sent = sent
+        self.spent.add(sent.record)
         self._failed = 0 if sent.record.state is State.OK else self._failed + 1
         for card in sent.before.cards:
             yield EvidenceTaken(evidence=card)
@@ -196,6 +204,8 @@ class _Loop:
             self.stopped = "interrupted"
         elif self._failed >= FAILURES_MAX:
             self.stopped = "service_lost"
+        elif self.spent.over:
+            self.stopped = GUARD_RAIL
 
     async def _ladder(self, config: CacheConfig | None, pairs: list[Pair]) -> AsyncIterator[Event]:
         """Replays of growing length while the unit is not known."""
@@ -332,7 +342,8 @@ def pair_of(sent: Sent) -> Pair | None:
     )
     if not after or any(hits is None for hits in after):
         return None
-    return sent.record.prompt_tokens, int(sum(h or 0.0 for h in after) - sum(h or 0.0 for h in before))
+    moved = sum(h or 0.0 for h in after) - sum(h or 0.0 for h in before)
+    return (sent.record.prompt_tokens, int(moved)) if math.isfinite(moved) else None
 
 
 def _config(look: Scraped) -> CacheConfig | None:
