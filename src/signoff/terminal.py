@@ -1,12 +1,23 @@
 """What a person sees while a run goes on: stages, progress, time left, live numbers. Writes to standard error."""
 
+from collections import Counter
+
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from signoff.core.events import Event, EvidenceTaken, RecordTaken, RunStopped, StageFinished, StageStarted
 from signoff.core.events import Progress as LiveNumbers
+from signoff.core.evidence import Evidence
+from signoff.core.printable import printable
 from signoff.core.words import State
+
+REASON_CHARS_MAX = 160
+
+
+def _plain(text: str) -> str:
+    """Foreign text that neither steers the terminal nor is read as markup."""
+    return escape(printable(text))
 
 
 class Terminal:
@@ -28,6 +39,8 @@ class Terminal:
         self._tasks: dict[str, TaskID] = {}
         self._taken: dict[str, int] = {}
         self._failed: dict[str, int] = {}
+        self._told: set[tuple[str, str, str]] = set()
+        self._again: Counter[str] = Counter()
 
     def __enter__(self) -> "Terminal":
         self._bars.start()
@@ -35,12 +48,13 @@ class Terminal:
 
     def __exit__(self, *_: object) -> None:
         self._bars.stop()
+        self._tell_again()
 
     def show(self, event: Event) -> None:
         """Show one event."""
         if isinstance(event, StageStarted):
             self._tasks[event.stage] = self._bars.add_task(
-                escape(event.stage), total=event.planned_requests or None, live=""
+                _plain(event.stage), total=event.planned_requests or None, live=""
             )
         elif isinstance(event, RecordTaken):
             self._record(event)
@@ -49,13 +63,9 @@ class Terminal:
         elif isinstance(event, StageFinished):
             self._finish(event)
         elif isinstance(event, EvidenceTaken) and event.evidence.missing:
-            self._console.print(
-                f"  [yellow]not seen[/] {escape(event.evidence.kind)} ({escape(event.evidence.source)}): "
-                f"{escape(event.evidence.missing[:160])}",
-                highlight=False,
-            )
+            self._unseen(event.evidence)
         elif isinstance(event, RunStopped) and event.why != "finished":
-            self._console.print(f"[bold yellow]stopped:[/] {escape(event.why)}")
+            self._console.print(f"[bold yellow]stopped:[/] {_plain(event.why)}")
 
     def _record(self, event: RecordTaken) -> None:
         stage = event.exchange.record.stage
@@ -79,12 +89,32 @@ class Terminal:
             parts.append(f"KV {event.kv_usage:.0%}")
         self._bars.update(task, live="  ".join(parts))
 
+    def _unseen(self, evidence: Evidence) -> None:
+        """What could not be observed, once for each reason; repetitions are counted and told when a stage ends."""
+        key = (evidence.kind, evidence.source, evidence.missing)
+        if key in self._told:
+            self._again[evidence.kind] += 1
+            return
+        self._told.add(key)
+        self._console.print(
+            f"  [yellow]not seen[/] {_plain(evidence.kind)} ({_plain(evidence.source)}): "
+            f"{_plain(evidence.missing[:REASON_CHARS_MAX])}",
+            highlight=False,
+        )
+
+    def _tell_again(self) -> None:
+        if self._again:
+            told = ", ".join(f"{_plain(kind)} {count} times" for kind, count in sorted(self._again.items()))
+            self._console.print(f"  [yellow]not seen again[/], for the reasons above: {told}", highlight=False)
+            self._again.clear()
+
     def _finish(self, event: StageFinished) -> None:
+        self._tell_again()
         task = self._tasks.pop(event.stage, None)
         if task is not None:
             self._bars.remove_task(task)
         taken, failed = self._taken.get(event.stage, 0), self._failed.get(event.stage, 0)
         if taken or event.stopped:
             told = f"{taken} requests" + (f", [red]{failed} not ok[/]" if failed else "")
-            stopped = f", [yellow]stopped: {escape(event.stopped)}[/]" if event.stopped else ""
-            self._console.print(f"  {escape(event.stage):<32} {told}{stopped}", highlight=False)
+            stopped = f", [yellow]stopped: {_plain(event.stopped)}[/]" if event.stopped else ""
+            self._console.print(f"  {_plain(event.stage):<32} {told}{stopped}", highlight=False)

@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 from signoff.core.plan import Plan
 from signoff.core.plan_text import parse_plan
 from signoff.errors import SignoffError
+from signoff.run.announce import UNUSED
 from signoff.run.init import _quoted as quoted
 from signoff.run.init import init
 
@@ -22,7 +23,7 @@ FIXED = {
 
 async def test_the_plan_parses_and_has_every_key() -> None:
     async with answering(["served"]) as base_url:
-        text = await init(base_url + "/v1/", "vllm-cpu")
+        text = await init(base_url + "/", "vllm-cpu")
     tree = YAML(typ="safe").load(text)
     assert set(tree) == FIXED == set(Plan.__struct_fields__)
     plan = parse_plan(text)
@@ -89,14 +90,45 @@ async def test_what_cannot_be_asked_is_a_usage_error() -> None:
     with pytest.raises(SignoffError, match="/v1/models") as refused:
         await init("http://127.0.0.1:9")
     assert refused.value.exit_code == 2
-    with pytest.raises(SignoffError, match="not a URL"):
-        await init("127.0.0.1:8000")
+    for url, says in (
+        ("127.0.0.1:8000", "must begin with http"),
+        ("http://127.0.0.1:99999", "1 to 65535"),
+        ("http://[::1", "IPv6"),
+        ("http://me:sesame@host", "user name or password"),
+        ("http://127.0.0.1:8000/v1", "ends in /v1"),
+    ):
+        with pytest.raises(SignoffError, match=says) as refused:
+            await init(url)
+        assert "sesame" not in str(refused.value)
+    async with answering() as base_url:
+        with pytest.raises(SignoffError, match="--gateway-url"):
+            await init(base_url, gateway_url="nginx")
     async with answering({"object": "error"}) as base_url:
         with pytest.raises(SignoffError, match="not a list of models"):
             await init(base_url)
     async with answering() as base_url:
         with pytest.raises(SignoffError, match="generic-vllm"):
             await init(base_url, "no-such-profile")
+
+
+async def test_a_server_with_a_key_is_asked_with_it_and_the_plan_names_the_variable(monkeypatch) -> None:
+    async with answering(key="s3cret") as base_url:
+        with pytest.raises(SignoffError, match="--api-key-env"):
+            await init(base_url)
+        monkeypatch.setenv("SIGNOFF_TEST_KEY", "s3cret")
+        text = await init(base_url, api_key_env="SIGNOFF_TEST_KEY", ca_file="ca.pem")
+    assert "s3cret" not in text
+    service = parse_plan(text).service
+    assert (service.api_key_env, service.ca_file) == ("SIGNOFF_TEST_KEY", "ca.pem")
+
+
+async def test_what_is_made_up_is_marked_as_an_example() -> None:
+    async with answering() as base_url:
+        lines = (await init(base_url)).splitlines()
+    for key in ("concurrency: {target", "input_tokens:", "error_rate:", "failure_rate:"):
+        assert any(key in line and "an example" in line for line in lines), key
+    for key in UNUSED:
+        assert any(key.rpartition(".")[2] in line and "not used yet" in line for line in lines), key
 
 
 async def test_a_port_that_speaks_no_http_is_a_usage_error() -> None:

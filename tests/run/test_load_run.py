@@ -11,7 +11,8 @@ from signoff.core.codec import to_json
 from signoff.errors import SignoffError
 from signoff.run.load import load_text, run_load
 
-MODELS = b'{"object":"list","data":[{"id":"m"},{"id":"n"}]}'
+MODELS = b'{"object":"list","data":[{"id":"m"}]}'
+TWO_MODELS = b'{"object":"list","data":[{"id":"m"},{"id":"n"}]}'
 CHUNK = b'data: {"choices":[{"index":0,"delta":{"content":" word"},"finish_reason":null}]}\n\n'
 LAST = b'data: {"choices":[{"index":0,"delta":{"content":" word"},"finish_reason":"length"}]}\n\n'
 FIRST_S, GAP_S = 0.1, 0.02
@@ -128,7 +129,7 @@ def test_nothing_but_failures_has_no_latency(start) -> None:
 
 def test_the_key_is_sent(start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SIGNOFF_TEST_KEY", "s3cret")
-    server = start()
+    server = start(models=TWO_MODELS)
     run_load(f"http://127.0.0.1:{server.port}", 1, 1, 1, "n", "SIGNOFF_TEST_KEY")
     assert all(b"Authorization: Bearer s3cret" in head for head in server.heads)
     assert server.bodies[0]["model"] == "n"
@@ -137,10 +138,13 @@ def test_the_key_is_sent(start, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("about", "model", "says"),
     [
-        ({"status": 401}, None, "key refused"),
-        ({}, "other", "does not serve 'other'"),
-        ({"models": b"<html>"}, None, "no list of models"),
-        ({"status": 404}, None, "no list of models"),
+        ({"status": 401}, None, "key is wanted\n.*--api-key-env"),
+        ({}, "other", "does not serve `other`"),
+        ({"models": TWO_MODELS}, None, "serves 2 models: m, n\n.*--model"),
+        ({"models": b"<html>"}, None, "not a list of models"),
+        ({"models": b"\xff\xfe"}, None, "not a list of models"),
+        ({"models": b'{"data": []}'}, None, "serves 0 models"),
+        ({"status": 404}, None, "--base-url must be the server's root, without /v1"),
     ],
 )
 def test_what_is_wrong_before_the_first_request_is_usage(start, about: dict, model: str | None, says: str) -> None:
@@ -151,8 +155,51 @@ def test_what_is_wrong_before_the_first_request_is_usage(start, about: dict, mod
     assert server.bodies == []
 
 
+def test_a_service_without_a_list_is_asked_for_the_model_that_was_named(start) -> None:
+    server = start(status=404)
+    run_load(f"http://127.0.0.1:{server.port}/", 1, 1, 1, "named")
+    assert server.bodies[0]["model"] == "named"
+
+
+def test_a_refused_key_is_told_from_a_key_that_is_wanted(start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SIGNOFF_TEST_KEY", "s3cret")
+    with pytest.raises(SignoffError, match="the key was refused") as raised:
+        run_load(f"http://127.0.0.1:{start(status=401).port}", 1, 1, 1, None, "SIGNOFF_TEST_KEY")
+    assert "s3cret" not in str(raised.value)
+
+
 def test_nobody_there() -> None:
-    with pytest.raises(SignoffError, match=r"127\.0\.0\.1:1"):
+    with pytest.raises(SignoffError, match=r"127\.0\.0\.1:1/v1/models: connection refused"):
         run_load("http://127.0.0.1:1", 1, 1, 1)
-    with pytest.raises(SignoffError, match="not an http"):
-        run_load("127.0.0.1:1", 1, 1, 1, "m")
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("127.0.0.1:1", "must begin with http"),
+        ("http://127.0.0.1:99999", "1 to 65535"),
+        ("http://[::1", "IPv6"),
+        ("http://me:sesame@127.0.0.1:1", "user name or password"),
+        ("http://127.0.0.1:1/v1", "ends in /v1"),
+        ("http://127.0.0.1:1/v1/", "ends in /v1"),
+        ("http://127.0.0.1:1?a=b", "must not hold"),
+    ],
+)
+def test_an_address_that_cannot_be_asked(url: str, says: str) -> None:
+    with pytest.raises(SignoffError, match=says) as raised:
+        run_load(url, 1, 1, 1, "m")
+    assert raised.value.exit_code == 2
+    assert "sesame" not in str(raised.value)
+
+
+def test_a_ca_file_that_holds_nothing(tmp_path) -> None:
+    for path in (tmp_path / "none.pem", tmp_path / "empty.pem"):
+        (tmp_path / "empty.pem").touch()
+        with pytest.raises(SignoffError, match="CA file"):
+            run_load("https://127.0.0.1:1", 1, 1, 1, "m", ca_file=str(path))
+
+
+def test_the_text_says_what_its_abbreviations_are(start) -> None:
+    text = load_text(run_load(f"http://127.0.0.1:{start().port}", 1, 1, 2))
+    for word in ("TTFT", "ITL", "end to end", "time to first token", "inter-token latency"):
+        assert word in text

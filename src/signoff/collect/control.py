@@ -7,6 +7,7 @@ from types import TracebackType
 import aiohttp
 from msgspec import Struct
 
+from signoff.collect.unreached import why_unreached
 from signoff.core.plan import Service
 from signoff.errors import SignoffError
 
@@ -35,6 +36,11 @@ def key_of(service: Service) -> str | None:
         raise SignoffError(
             f"environment variable {service.api_key_env} is not set", "Export the API key under that name."
         )
+    if not (key.isascii() and key.isprintable()):
+        raise SignoffError(
+            f"environment variable {service.api_key_env} holds characters that no HTTP header carries",
+            "Export the key alone, without a line end.",
+        )
     return key
 
 
@@ -45,7 +51,8 @@ def tls_of(service: Service) -> ssl.SSLContext | None:
     try:
         return ssl.create_default_context(cafile=service.ca_file)
     except (OSError, ssl.SSLError) as error:
-        raise SignoffError(f"service.ca_file {service.ca_file}: {error}", "Give a readable PEM file.") from None
+        why = error.strerror if isinstance(error, FileNotFoundError | PermissionError) else "holds no CA certificate"
+        raise SignoffError(f"CA file {service.ca_file}: {why}", "Give a readable PEM file.") from None
 
 
 class Control:
@@ -56,6 +63,11 @@ class Control:
         self._key = key_of(service)
         self._tls = tls_of(service)
         self._session: aiohttp.ClientSession | None = None
+
+    @property
+    def has_key(self) -> bool:
+        """Whether requests carry a key."""
+        return self._key is not None
 
     async def __aenter__(self) -> "Control":
         connector = aiohttp.TCPConnector(force_close=True, limit=0, ssl=self._tls if self._tls else True)
@@ -99,4 +111,4 @@ class Control:
         except TimeoutError:
             return Answer(error=f"no answer within {timeout_s:g} s")
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            return Answer(error=f"{type(error).__name__}: {error}"[:500])
+            return Answer(error=why_unreached(error))

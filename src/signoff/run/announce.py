@@ -1,7 +1,12 @@
 """What a run is about to send, said before the first request: requests, tokens, peak concurrency, time."""
 
+from typing import Any
+
+from signoff.core.plan import Plan
+from signoff.core.printable import printable
 from signoff.core.words import Gate
 from signoff.judge.agent.next_step import looks
+from signoff.judge.capacity.sizes import sizes
 from signoff.run.agent import STREAMS_MAX
 from signoff.run.capacity_plan import Planned, planned
 from signoff.run.prefix import ARMS
@@ -15,6 +20,18 @@ SAMPLE_TOKENS = 900
 """A sample of the agent packs with tools and answer, roughly."""
 SAMPLE_S = 2.0
 KINDS = 5
+UNUSED = (
+    "service.gpu_metrics",
+    "start",
+    "load.mix",
+    "agent.caller",
+    "controls",
+    "review.roles",
+    "rollback.minutes",
+    "rollback.rehearsed",
+    "retest_of",
+)
+"""Keys that a plan may say, that stand in the bundle with it, and that nothing reads yet."""
 
 
 def announcement(setup: Setup) -> str:
@@ -30,9 +47,27 @@ def announcement(setup: Setup) -> str:
         f"profile {profile.name} ({profile.status}, {profile.scope}), sources read {profile.checked_on}",
         f"about to send {requests:,} requests, {tokens:,} tokens, up to {peak} at once, in about {_time(seconds)}",
     ]
+    if Gate.CAPACITY in setup.gates:
+        size = sizes(plan, profile, setup.max_model_len)
+        lines.append(f"the soak alone takes {_time(size.soak_s)}, and {_time(size.idle_s)} of rest after it")
+    if said := unused(plan):
+        lines.append(f"said in the plan, not used yet: {', '.join(said)}")
     if profile.scope == "simulated" or plan.service.simulated:
         lines.append("simulated service: what follows proves nothing about real hardware")
-    return "\n".join(lines)
+    lines.append("Ctrl-C stops; what was measured until then is kept and judged")
+    return "\n".join(printable(line) for line in lines)
+
+
+def unused(plan: Plan) -> tuple[str, ...]:
+    """The keys of `UNUSED` that this plan sets."""
+    return tuple(key for key in UNUSED if _at(plan, key))
+
+
+def _at(plan: Plan, key: str) -> Any:
+    value: Any = plan
+    for step in key.split("."):
+        value = getattr(value, step)
+    return value
 
 
 def _of(gate: Gate, setup: Setup) -> Planned:

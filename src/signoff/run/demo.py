@@ -40,7 +40,7 @@ triggers:
   throttle: refuse above the accepted concurrency
   scale: queue time above its limit for five minutes
   rollback: error rate above its limit for five minutes
-rollback: {{to: previous release, how: redeploy the previous image, minutes: 15}}
+rollback: {{to: previous release, how: redeploy the previous image}}
 seed: 1
 """
 

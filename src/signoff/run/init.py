@@ -1,22 +1,27 @@
 """The first plan: the server is asked who it is, and a commented plan is written that a person then completes.
 
-What the server tells goes into comments only; demands come from the profile, so that a weak server never makes a weak
-plan."""
+What the server tells goes into comments only, so that a weak server never makes a weak plan. Hold, soak and counts are
+the profile's least; target, floor and rates are examples, marked so, which a person replaces by what is wanted."""
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from signoff.collect.control import Control
 from signoff.core.plan import PLAN_SCHEMA, Service
 from signoff.core.plan_text import parse_plan
+from signoff.core.printable import printable
 from signoff.core.profile import Profile
+from signoff.core.urls import shown_url, url_fault
 from signoff.errors import SignoffError
 from signoff.read.scrape import Scrape, read_scrape
-from signoff.run.prepare import ServedModel, ask_models
+from signoff.run.prepare import AS_OPTIONS, LISTED_MAX, ServedModel, ask_models, refuse_address
 from signoff.run.profiles import load_profile
 
 K3_WORDS = ("kimi-k3", "kimi_k3", "kimik3")
 COMMENT_MAX = 200
+UNUSED = "recorded, not used yet"
+EXAMPLE = "an example: say what is wanted"
 
 
 class Told(Struct, frozen=True, kw_only=True):
@@ -28,23 +33,29 @@ class Told(Struct, frozen=True, kw_only=True):
     facts: tuple[str, ...]
 
 
-async def init(base_url: str, profile: str | None = None, gateway_url: str | None = None) -> str:
+async def init(
+    base_url: str,
+    profile: str | None = None,
+    gateway_url: str | None = None,
+    api_key_env: str | None = None,
+    ca_file: str | None = None,
+) -> str:
     """A commented YAML plan for the server at `base_url`, by the named profile or the one that fits.
 
     Unreachable, 401, not HTTP, an unknown profile: SignoffError."""
-    base_url = base_url.rstrip("/").removesuffix("/v1")
-    if not base_url.startswith(("http://", "https://")):
-        raise SignoffError(f"--base-url {base_url[:200]}: not a URL", "It begins with http:// or https://.")
-    told = await _ask(Service(base_url=base_url))
+    service = Service(base_url=refuse_address(base_url, AS_OPTIONS), api_key_env=api_key_env, ca_file=ca_file)
+    if gateway_url not in (None, "none") and (fault := url_fault(gateway_url or "")):
+        raise SignoffError(f"--gateway-url {shown_url(gateway_url or '')}: {fault}", "Give a URL, or none.")
+    told = await _ask(service)
     chosen = load_profile(profile or _fitting(told))
-    text = _written(base_url, told, chosen, profile or chosen.name, gateway_url)
+    text = _written(replace(service, gateway_url=gateway_url), told, chosen, profile or chosen.name)
     parse_plan(text, "the new plan")
     return text
 
 
 async def _ask(service: Service) -> Told:
     async with Control(service) as control:
-        models = await ask_models(control)
+        models = await ask_models(control, AS_OPTIONS)
         version = await control.get("/version")
         metrics = await control.get("/metrics")
     scrape = read_scrape(metrics.body) if metrics.ok else None
@@ -97,14 +108,18 @@ def _quoted(text: str) -> str:
     return '"' + "".join(plain) + '"'
 
 
+def _scalar(text: str | None) -> str:
+    return "null" if text is None else _quoted(text)
+
+
 def _comment(text: str) -> str:
     """Words of the server inside a comment: one line, no control characters."""
-    return "".join(c if c.isprintable() else " " for c in text)[:COMMENT_MAX]
+    return printable(text[:COMMENT_MAX])
 
 
-def _written(base_url: str, told: Told, profile: Profile, name: str, gateway_url: str | None) -> str:
+def _written(service: Service, told: Told, profile: Profile, name: str) -> str:
     model = told.models[0] if told.models else None
-    served = ", ".join(f"{m.id} (window {m.max_model_len or 'not said'})" for m in told.models)
+    served = ", ".join(f"{m.id} (window {m.max_model_len or 'not said'})" for m in told.models[:LISTED_MAX])
     laboratory = profile.scope == "laboratory"
     target, floor = (4, 2) if laboratory else (64, 32)
     tokens = 2048 if laboratory else min(131072, profile.context_tokens or 131072)
@@ -118,13 +133,13 @@ def _written(base_url: str, told: Told, profile: Profile, name: str, gateway_url
         f"#   models: {_comment(served) or 'none'}",
         *(f"#   {_comment(fact)}" for fact in told.facts),
         "service:",
-        f"  base_url: {_quoted(base_url)}",
-        f"  gateway_url: {_quoted(gateway_url) if gateway_url else 'null'}   # null: not said; none: there is none",
+        f"  base_url: {_quoted(service.base_url)}",
+        f"  gateway_url: {_scalar(service.gateway_url)}   # null: not said; none: there is none",
         f"  model: {_quoted(model.id) if model is not None and len(told.models) == 1 else 'null'}",
         "  metrics: []              # /metrics of every server; empty: <base_url>/metrics",
-        "  gpu_metrics: []          # DCGM exporters",
-        "  api_key_env: null        # name of the environment variable with the key, never the key",
-        "  ca_file: null",
+        f"  gpu_metrics: []          # {UNUSED}: DCGM exporters",
+        f"  api_key_env: {_scalar(service.api_key_env)}   # name of the environment variable with the key, not the key",
+        f"  ca_file: {_scalar(service.ca_file)}",
         "  exclusive: true          # no other traffic while the run measures",
         f"  simulated: {'true' if profile.scope == 'simulated' else 'false'}",
     ]
@@ -141,19 +156,19 @@ def _demands(profile: Profile, target: int, floor: int, tokens: int) -> list[str
     return f"""\
 nodes:                     # every node; logs: the whole launch log of every rank
   - {{name: node-1, via: local, address: null, container: null, logs: []}}
-start: null                # how Signoff may start the service itself; null: read what the operator recorded
+start: null                # {UNUSED}: how Signoff may start the service itself
 gates: [environment, capacity, prefix, agent]
 objective:
-  concurrency: {{target: {target}, floor: {floor}, hold_s: {floors.hold_s:g}}}   # requests at once
-  input_tokens: {{target: {tokens}, floor: {max(1, tokens // 4)}}}
+  concurrency: {{target: {target}, floor: {floor}, hold_s: {floors.hold_s:g}}}   # {EXAMPLE}
+  input_tokens: {{target: {tokens}, floor: {max(1, tokens // 4)}}}   # {EXAMPLE}
   limits:                  # fill in: a limit that is not said leaves its finding inconclusive
     ttft_ms_p99: null
     itl_ms_p99: null
     queue_ms_p99: null
-    error_rate: 0.01
+    error_rate: 0.01       # share of requests; {EXAMPLE}
     preempted_share: null
 load:
-  mix: null                # agent mix; null: the profile's
+  mix: null                # {UNUSED}: the agent mix
   reuse_share: null        # share of prompt tokens that is a shared prefix, 0 to 1
   long_input: {{}}
   concurrency: {{}}
@@ -162,17 +177,17 @@ prefix: {{rounds: {floors.prefix_rounds}, prompt_tokens: null}}
 agent:
   packs: []
   matrix: pairwise
-  failure_rate: {{limit: 0.05, confidence: 0.95, attempts_max: {max(floors.agent_attempts, 100)}}}
+  failure_rate: {{limit: 0.05, confidence: 0.95, attempts_max: {max(floors.agent_attempts, 100)}}}   # limit: {EXAMPLE}
   critical: [one_tool, choose_tool, second_turn, structured, fallback]
-  caller: null
-controls: []
+  caller: null             # {UNUSED}: the team's own agent
+controls: []               # {UNUSED}: what bounds a known weakness
 caps: {{requests: null, tokens: null, minutes: null}}
 review:                    # who signs; items: checklist item (1 to 13, or all) to reviewer
   runner: null
   threshold: 1
-  roles: {{}}
+  roles: {{}}                # {UNUSED}
   items: {{}}
 triggers: {{throttle: null, scale: null, rollback: null}}
-rollback: {{to: null, how: null, minutes: null, rehearsed: null}}
-retest_of: null
+rollback: {{to: null, how: null, minutes: null, rehearsed: null}}   # minutes, rehearsed: {UNUSED}
+retest_of: null            # {UNUSED}
 seed: 1""".split("\n")

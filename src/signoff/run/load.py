@@ -22,7 +22,7 @@ from signoff.core.record import Record, Request
 from signoff.core.rounding import six
 from signoff.core.words import Gate, State
 from signoff.core.workload import nonce
-from signoff.errors import SignoffError
+from signoff.run.prepare import AS_OPTIONS, MODELS, choose, models_in, refuse_address
 
 PROMPT = "Count upwards in words, one number after another, and do not stop."
 
@@ -57,14 +57,6 @@ class LoadResult(Struct, frozen=True, kw_only=True):
     output_tokens_per_s: float
     chunks: int
     client: ClientCost
-
-
-class _Model(Struct):
-    id: str
-
-
-class _Models(Struct):
-    data: list[_Model]
 
 
 class _Sums:
@@ -102,14 +94,15 @@ def run_load(
     model: str | None = None,
     api_key_env: str | None = None,
     *,
+    ca_file: str | None = None,
     spread_s: float = 0.0,
 ) -> LoadResult:
     """`requests` requests of `output_tokens` tokens, `streams` in flight; blocks until the last has ended.
 
     Starts are spread over `spread_s`, by default all at once.
 
-    SignoffError when the service cannot be reached, refuses the key or does not serve `model` (default: its first)."""
-    service = Service(base_url=base_url, api_key_env=api_key_env)
+    SignoffError when the service cannot be reached, refuses the key or does not serve `model` (default: its only)."""
+    service = Service(base_url=refuse_address(base_url, AS_OPTIONS), api_key_env=api_key_env, ca_file=ca_file)
     return uvloop.run(_load(service, streams, requests, output_tokens, model, spread_s))
 
 
@@ -181,26 +174,14 @@ def _peak_rss_mb() -> float:
 
 
 async def _served_model(service: Service, wanted: str | None) -> str:
-    """The model to ask for. What is wrong before the first accepted request is a fault of usage, not a measurement."""
+    """The model to ask for. What is wrong before the first accepted request is a fault of usage, not a measurement.
+
+    A service without a list of models is taken at its word: the caller named the model."""
     async with Control(service) as control:
-        answer = await control.get("/v1/models")
-    if answer.status in (401, 403):
-        raise SignoffError(f"{service.base_url}: HTTP {answer.status}, key refused", "Name the key with --api-key-env.")
-    if answer.error:
-        raise SignoffError(f"{service.base_url}: {answer.error}", "Is the service up, and is this its address?")
-    try:
-        names = [model.id for model in msgspec.json.decode(answer.body, type=_Models).data] if answer.ok else []
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        names = []
-    if not names:
-        if wanted is not None and answer.status == 404:
+        answer = await control.get(MODELS)
+        if answer.status == 404 and wanted is not None:
             return wanted
-        raise SignoffError(
-            f"{service.base_url}/v1/models: HTTP {answer.status}, no list of models", "Is this an OpenAI-style service?"
-        )
-    if wanted is not None and wanted not in names:
-        raise SignoffError(f"{service.base_url} does not serve {wanted!r}", f"It serves {', '.join(names[:8])}.")
-    return wanted or names[0]
+        return choose(models_in(answer, control, AS_OPTIONS), wanted, AS_OPTIONS).id
 
 
 def load_text(result: LoadResult) -> str:
@@ -216,7 +197,12 @@ def load_text(result: LoadResult) -> str:
         [f"requests          {result.ok} ok of {result.requests}" + (f": {failed}" if failed else "")],
         [f"duration          {result.duration_s:,.2f} s, {result.output_tokens_per_s:,.0f} output tokens/s"],
         [f"{'ms, successes':<18}" + "".join(f"{name:>12}" for name in ("p50", "p95", "p99"))],
-        [line("first token", result.ttft_ms), line("between chunks", result.itl_ms), line("whole", result.e2e_ms)],
+        [
+            line("TTFT", result.ttft_ms),
+            line("ITL", result.itl_ms),
+            line("end to end", result.e2e_ms),
+            "TTFT: time to first token; ITL: inter-token latency, from one chunk of the stream to the next",
+        ],
         [
             f"client            {cost.cpu_us_per_chunk or 0:.1f} us CPU a chunk, "
             f"lag p99 {cost.lag_ms_p99 or 0:.1f} ms, {cost.peak_rss_mb:.0f} MB, "
