@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -27,6 +28,8 @@ from signoff.sim.launch import launched
 from signoff.sim.launch_log import LaunchLog
 
 PID, PORT, STARTED_S = 4711, 8000, 1_796_000_000.0
+STARTED_STAMP = b"11-30 00:53:20"
+"""`STARTED_S` as the log has it."""
 T_NS = 1_796_000_100 * 10**9
 
 
@@ -37,6 +40,7 @@ class Case(Struct):
     plan: Plan
     cards: list[Evidence] = field(default_factory=list)
     blobs: dict[str, bytes] = field(default_factory=dict)
+    events: list[StageStarted] = field(default_factory=list)
 
     def add(self, kind: str, raw: bytes, where: str = "node-a", **conditions: Value) -> None:
         digest = hashlib.sha256(raw).hexdigest()
@@ -67,8 +71,18 @@ class Case(Struct):
         self.drop("probe")
         self.add("probe", json.dumps(document).encode())
 
+    def loaded(self, *, probe: dict | None = None, log: bytes | None = None, after: bool = True) -> "Case":  # type: ignore[type-arg]
+        """The case after load was sent: a stage of another gate began, and all was looked at again."""
+        self.events.append(StageStarted(stage="capacity.load", gate=Gate.CAPACITY, at_ns=T_NS + 1))
+        if after:
+            card = next(card for card in self.cards if card.kind == "launch_log")
+            self.add("probe", json.dumps(probe or self.probe()).encode(), when="after")
+            self.add("launch_log", self.blobs[card.digest] if log is None else log, when="after")
+        return self
+
     def dossier(self, started: bool = True) -> Dossier:
         events = [StageStarted(stage="environment.probe", gate=Gate.ENVIRONMENT, at_ns=T_NS)] if started else []
+        events += self.events
         return Dossier(
             plan=self.plan,
             profile=self.profile,
@@ -107,7 +121,7 @@ def launch_log(folder: Path, faults: Sequence[str], host: Host | None = None) ->
     log = LaunchLog(path, settings, host, pid=PID, port=PORT)
     log.launch()
     log.close()
-    return path.read_bytes()
+    return re.sub(rb"\d\d-\d\d \d\d:\d\d:\d\d", STARTED_STAMP, path.read_bytes())
 
 
 def case_of(

@@ -78,7 +78,7 @@ def _unboxed(raw: bytes) -> bytes:
 def _size(key: str, *said: dict[str, str]) -> int | None:
     """A parallel size: as the engine resolved it, else as it was asked for."""
     text = next((values[key] for values in said if key in values), "")
-    return int(text) if text.isdigit() and len(text) < 6 else None
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 6 else None
 
 
 def read_launch_log(raw: bytes) -> LaunchLog:

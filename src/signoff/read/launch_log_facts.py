@@ -95,7 +95,7 @@ _WHICH = _which()
 
 
 def _whole(text: str | None) -> int | None:
-    return int(text) if text and text.isdigit() and len(text) < 12 else None
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 12 else None
 
 
 def _number(text: str | None) -> float | None:

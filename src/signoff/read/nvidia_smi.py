@@ -138,7 +138,7 @@ def _line_of(text: str, pattern: re2._Regexp) -> int:
 
 def _whole(text: str | None) -> int | None:
     digits = (text or "").split(" ")[0].rstrip("MiB").replace(",", "")
-    return int(digits) if digits.isdigit() and len(digits) < 15 else None
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 15 else None
 
 
 def _switch(text: str | None) -> bool | None:

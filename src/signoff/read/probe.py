@@ -19,6 +19,7 @@ PROBE_SCHEMA = "signoff/probe/1"
 PROBE_BYTES_MAX = 16 * 1024 * 1024
 ITEMS_MAX = 5_000
 TEXT_MAX = 4_000
+WHOLE_MAX = 2**63
 OUTPUT_MAX = 4 * 1024 * 1024
 
 
@@ -87,6 +88,8 @@ class Process(Struct, frozen=True, kw_only=True):
     pid: int
     title: str
     started_unix_s: float | None
+    pid_inside: int | None = None
+    """Its number inside its container, where it is known: the number that its log shows."""
 
 
 class Server(Struct, frozen=True, kw_only=True):
@@ -182,6 +185,8 @@ def _text(value: Any, limit: int = TEXT_MAX) -> str:
     """Scalars as text without control characters; empty for anything else."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return str(value).lower() if isinstance(value, bool) else ""
+    if isinstance(value, int) and abs(value) >= WHOLE_MAX:
+        return ""  # longer numbers than Python writes out would raise
     return _CONTROL.sub(" ", str(value)[:limit])
 
 
@@ -192,7 +197,8 @@ def _texts(value: Any) -> tuple[str, ...]:
 def _whole(value: Any) -> int | None:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 19:
         return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < WHOLE_MAX
+    return value if whole else None
 
 
 def _number(value: Any) -> float | None:
@@ -250,6 +256,7 @@ def _server(tree: Mapping[str, Any]) -> Server:
                 pid=_whole(p.get("pid")) or 0,
                 title=_text(p.get("title"), 200),
                 started_unix_s=_number(p.get("started_unix_s")),
+                pid_inside=_whole(p.get("pid_inside")),
             )
             for p in _items(tree.get("processes"))
         ),

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import ipaddress
 import json
 import os
 import re
@@ -273,6 +274,7 @@ def host_facts(node: Node, facts: Facts) -> None:
     facts.take(
         "memory_kib", "kernel", "/proc/meminfo", lambda: int(match(r"MemTotal:\s+(\d+)", node.text("proc/meminfo")))
     )
+    facts.take("addresses", "kernel", "/proc/net/fib_trie, /proc/net/if_inet6", lambda: addresses(node))
     if node.whole:
         facts.take("hostname", "system call", "uname", lambda: os.uname().nodename)
         facts.take("kernel", "system call", "uname", lambda: os.uname().release)
@@ -284,6 +286,20 @@ def host_facts(node: Node, facts: Facts) -> None:
             "/sys clocksource",
             lambda: node.line("sys/devices/system/clocksource/clocksource0/current_clocksource"),
         )
+
+
+def addresses(node: Node) -> str:
+    """The addresses of the node's interfaces, loopback left out: its routing table's local ones, and IPv6."""
+    found = re.findall(r"\|-- (\d+\.\d+\.\d+\.\d+)\n\s+/32 host LOCAL", node.text("proc/net/fib_trie"))
+    try:
+        rows = [row.split()[0] for row in node.text("proc/net/if_inet6").splitlines() if row.split()]
+    except (OSError, Missing):
+        rows = []
+    found += [str(ipaddress.IPv6Address(int(row, 16))) for row in rows if re.match(r"[0-9a-f]{32}$", row)]
+    kept = [address for address in dict.fromkeys(found) if address != "::1" and not address.startswith("127.")]
+    if not kept:
+        raise Missing("no interface with an address")
+    return " ".join(kept[:200])
 
 
 def boot_id(node: Node) -> str:
@@ -602,9 +618,8 @@ def server_of(node: Node, root: Json, members: list[Json]) -> Json:
     for member in members:
         started = None if boot is None else round(boot + member["ticks"] / float(ticks), 2)
         title = (" ".join(safe_words(node, member["words"])) or member["name"])[:200]
-        server["processes"].append(
-            {"pid": member["pid"], "ppid": member["ppid"], "title": title, "started_unix_s": started}
-        )
+        process = {"pid": member["pid"], "ppid": member["ppid"], "title": title, "started_unix_s": started}
+        server["processes"].append({**process, "pid_inside": pid_inside(node, member["pid"])})
     facts.say("started_unix_s", "kernel", place + "/stat", server["processes"][0]["started_unix_s"] if boot else None)
     limits_of(node, place, facts)
     container_of(node, place, facts, environment["all"])
@@ -612,6 +627,15 @@ def server_of(node: Node, root: Json, members: list[Json]) -> Json:
     packages_of(node, root, place, facts, server, sites)
     toolkit_of(node, place, facts, environment["all"])
     return server
+
+
+def pid_inside(node: Node, pid: int) -> Optional[int]:
+    """The number by which a process knows itself, inside the innermost container around it: what its log shows."""
+    try:
+        found = re.search(r"(?m)^NSpid:(?:\s+\d+)*\s+(\d+)\s*$", node.text("proc/{}/status".format(pid)))
+    except (OSError, Missing):
+        return None
+    return int(found.group(1)) if found else None
 
 
 def link(node: Node, name: str) -> str:

@@ -119,6 +119,22 @@ ENTRIES: tuple[Entry, ...] = (
                    UNCLEAR: "Give the launch log under nodes.logs."},
     ),
     Entry(
+        code="environment.log.during",
+        title="Failures in the log under load",
+        checked="Lines known to mean a failure that the log got while load was sent.",
+        matters="A server that answers again may have failed in between, and will again under traffic.",
+        measured="The launch log after the load less the one before it; failures of single requests are counted by the "
+        "gates that sent them, and a death that the capacity gate saw is placed there.",
+        changes="A run without such lines, or with their cause located.",
+        sentences={
+            PASS: "The log of {subject} got no known failure under load; of single requests: {of_requests}.",
+            FAIL: "{subject} under load, line {line} ({kind}): {text} {why}",
+            UNCLEAR: "Log of {subject} under load: {reason}.",
+        },
+        next_step={FAIL: "Locate the cause of line {line} ({kind}), mend it, and run again.",
+                   UNCLEAR: "Give the whole log under nodes.logs, one that is not rotated during the run."},
+    ),
+    Entry(
         code="environment.log.unexplained",
         title="Unexplained warnings",
         checked="Warnings and errors in the launch log that no rule explains.",
@@ -127,7 +143,7 @@ ENTRIES: tuple[Entry, ...] = (
         changes="A named reviewer who explains each line, or a start without them.",
         sentences={
             PASS: "Every warning in the launch log of {subject} is explained.",
-            UNCLEAR: "{count} kinds of unexplained lines in the log of {subject}: {texts}{reason}.",
+            UNCLEAR: "{count} kinds of unexplained lines in the log of {subject}: {texts}; {reason}.",
         },
         next_step={UNCLEAR: "Have a named reviewer explain each line, or remove its cause and start again."},
     ),

@@ -40,7 +40,7 @@ ENTRIES: tuple[Entry, ...] = (
         title="GPU errors",
         checked="Uncorrectable memory errors, failed row remapping and wanted recovery actions.",
         matters="A GPU that counts them fails under load or answers wrongly.",
-        measured="nvidia-smi -q -x, counters since the driver was loaded.",
+        measured="nvidia-smi -q -x before and after the load, counters since the driver was loaded.",
         changes="Counters at zero after a reset, or another GPU.",
         sentences={
             PASS: "No errors on {gpus} GPUs of {subject}.",
@@ -54,7 +54,7 @@ ENTRIES: tuple[Entry, ...] = (
         title="Kernel messages",
         checked="Xids of an action class in this boot, and server processes killed for memory.",
         matters="They say that hardware or host memory has already given way once.",
-        measured="dmesg or the journal of this boot.",
+        measured="dmesg or the journal of this boot, before and after the load.",
         changes="A boot without them.",
         sentences={
             PASS: "No such message in the kernel log of {subject}; other Xids: {other_xids}.",
@@ -146,6 +146,19 @@ ENTRIES: tuple[Entry, ...] = (
             UNCLEAR: "Profile {profile} names no source.",
         },
         next_step={UNCLEAR: "Use a profile that names its sources."},
+    ),
+    Entry(
+        code="environment.profile.demands",
+        title="Demands of the profile",
+        checked="That the profile is the plan's, its chain whole, and every demand stands on a text that may demand.",
+        matters="A profile that asks for less proves every host right.",
+        measured="The profile's own copy in the bundle: links, numbers of sources, classes of texts, its name.",
+        changes="The profile that the plan names, unchanged.",
+        sentences={
+            PASS: "Profile {profile} demands {links} links, each by a text that may demand.",
+            UNCLEAR: "Profile {profile} demands too little: {reason}.",
+        },
+        next_step={UNCLEAR: "Judge by the profile that the plan names, as it was released."},
     ),
     Entry(
         code="environment.exposure.dev_endpoints",

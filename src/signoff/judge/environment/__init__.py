@@ -2,9 +2,9 @@
 
 chain      platform, driver, libcuda, runtime, build, image, vLLM, NCCL, GPUs, process; nodes against each other
 launch     options and variables against the recipe, and against what the plan asks
-log        whole, no known failure, no forbidden fallback, nothing unexplained
+log        whole, of this start, no known failure then or under load, no forbidden fallback, nothing unexplained
 host       fabric, foreign processes, memory errors, kernel messages, shared memory
-service    model, architecture, profile, exposure
+service    model, architecture, profile and whether it demands enough, exposure
 """
 
 from collections.abc import Callable
@@ -15,8 +15,10 @@ from signoff.core.dossier import Dossier
 from signoff.core.finding import Finding
 from signoff.core.plan import Node
 from signoff.core.profile import Link
-from signoff.core.words import Bearing, Cause, Outcome
-from signoff.judge.environment import host, identity, launch, links, log, nodes, service
+from signoff.core.words import Bearing, Cause, Gate, Outcome
+from signoff.judge.capacity.service import death
+from signoff.judge.capacity.stages import see
+from signoff.judge.environment import host, identity, launch, links, log, log_during, nodes, profile, service
 from signoff.judge.environment.scene import STAGE, NodeView, Scene, about, read_scene
 
 LINKS: dict[str, Callable[[Scene, NodeView, Link], Finding]] = {
@@ -40,7 +42,9 @@ def findings(dossier: Dossier) -> list[Finding]:
     scene = read_scene(dossier)
     if not scene.nodes:  # the checks of a node still stand, about nothing
         scene = replace(scene, nodes=(NodeView(node=Node(name=""), why="the plan names no node"),))
-    found = [*nodes.findings(scene), *service.findings(scene)]
+    if Gate.CAPACITY in scene.plan.gates and any(log_during.failures_of(log_during.during(v)) for v in scene.nodes):
+        scene = replace(scene, located=death(see(dossier)) is not None)
+    found = [*nodes.findings(scene), *service.findings(scene), profile.finding(scene)]
     for view in scene.nodes:
         found += _of_node(scene, view)
     if dossier.started(STAGE) is None:

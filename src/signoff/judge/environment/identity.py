@@ -7,7 +7,7 @@ from signoff.core.words import Bearing, Outcome
 from signoff.judge.environment.links import ITEM_HOST, ITEM_IMAGE, judged, not_accelerated
 from signoff.judge.environment.scene import NodeView, Scene, about, reading, weigh
 from signoff.judge.environment.versions import at_least, base, is_untagged, local
-from signoff.read.probe import Reading
+from signoff.read.probe import Reading, Server
 
 SAME_START_S = 2.0
 
@@ -143,9 +143,15 @@ def process(scene: Scene, view: NodeView, link: Link) -> Finding:
     boot = view.host_fact("boot_id").value
     found: list[Reading] = []
     if server is not None:
-        found.append(reading("socket table", "listening port", f"process {server.pid}"))
+        said = f"process {server.pid}"
+        if view.joined.port is not None:
+            found.append(reading("socket table", f"listening on port {view.joined.port}", said))
+        if view.joined.start_told:
+            found.append(reading("server", "process start in its metrics", said))
+        if view.headless and view.joined.head:
+            found.append(reading("command line", f"led by {view.joined.head}", said))
         if starts.get(server.pid) is not None:
-            found.append(reading("kernel", "/proc/PID/stat", f"process {server.pid}"))
+            found.append(reading("kernel", "/proc/PID/stat", said))
     seen = weigh(found)
     unclear = view.blind or ("" if boot is not None else "the boot identifier was not read")
     if server is not None and server.maps_unread:
@@ -165,22 +171,37 @@ def same_process(scene: Scene, view: NodeView) -> Finding:
     """After the load: still the same boot and the same process as the one that the chain is about."""
     code, bearing = "environment.process.same", Bearing.EVIDENCE
     before, after = view.server, None
+    if view.probe_after is None and not view.due:
+        return about(code, Outcome.NOT_RUN, bearing, subject=view.name, required=False)
+    unseen = view.blind or view.unseen_after
     if view.probe_after is not None and before is not None:
         after = next((s for s in view.probe_after.servers if s.pid == before.pid), None)
-    if view.probe_after is None:
-        return about(code, Outcome.NOT_RUN, bearing, subject=view.name, required=False)
-    if before is None:
+    if unseen or before is None or view.probe_after is None:
         return about(
-            code, Outcome.INCONCLUSIVE, bearing, subject=view.name, values={"reason": view.blind}, required=False
+            code, Outcome.INCONCLUSIVE, bearing, subject=view.name, values={"reason": unseen}, required=view.due
         )
     boots = (view.host_fact("boot_id").value, view.probe_after.fact("boot_id").value)
-    starts = [next((p.started_unix_s for p in s.processes if p.pid == s.pid), None) for s in (before, after) if s]
-    moved = len(starts) == 2 and None not in starts and abs((starts[0] or 0) - (starts[1] or 0)) > SAME_START_S
-    gone = after is None
-    outcome = Outcome.INCONCLUSIVE if gone or moved or boots[0] != boots[1] else Outcome.PASS
-    reason = (
-        "the process is gone" if gone else "another process" if moved else "another boot" if outcome != "pass" else ""
-    )
+    starts = [_started(server) for server in (before, after)]
+    if after is None:
+        reason = "the process is gone"
+    elif None in boots or None in starts:
+        reason = "its start or the boot was not read"
+    elif abs((starts[0] or 0) - (starts[1] or 0)) > SAME_START_S:
+        reason = "another process"
+    else:
+        reason = "" if boots[0] == boots[1] else "another boot"
     return about(
-        code, outcome, bearing, subject=view.name, values={"pid": before.pid, "reason": reason or None}, items=(4,)
+        code,
+        Outcome.INCONCLUSIVE if reason else Outcome.PASS,
+        bearing,
+        subject=view.name,
+        values={"pid": before.pid, "reason": reason or None},
+        evidence=view.cited_both,
+        items=(4,),
     )
+
+
+def _started(server: Server | None) -> float | None:
+    if server is None:
+        return None
+    return next((p.started_unix_s for p in server.processes if p.pid == server.pid), None)

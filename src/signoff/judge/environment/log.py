@@ -1,14 +1,15 @@
 """The launch logs: whole, without known failures, without forbidden fallbacks, and with nothing unexplained."""
 
 import re
-from collections.abc import Iterable
 
 from signoff.core.evidence import Value
 from signoff.core.finding import Finding
 from signoff.core.words import Bearing, Cause, Outcome, Severity
+from signoff.judge.environment import log_during
+from signoff.judge.environment.log_during import Noted, at_start, during, unseen
+from signoff.judge.environment.log_match import of_another
 from signoff.judge.environment.scene import NodeView, ReadLog, Scene, about
-from signoff.judge.environment.versions import base
-from signoff.read.launch_log import LaunchLog, LogNote
+from signoff.read.launch_log import LogNote
 
 BEARINGS = {
     Cause.ENVIRONMENT: Bearing.CHAIN,
@@ -25,6 +26,7 @@ def findings(scene: Scene, view: NodeView) -> list[Finding]:
     return [
         _whole(scene, view),
         _failures(scene, view),
+        log_during.finding(scene, view),
         _unexplained(scene, view),
         _fallbacks(scene, view),
         _degradations(scene, view),
@@ -35,8 +37,9 @@ def _before(view: NodeView) -> list[ReadLog]:
     return [log for log in view.logs if log.when != "after"]
 
 
-def _last_boot(log: ReadLog) -> Iterable[LogNote]:
-    return (note for note in log.log.notes if note.line >= log.log.boot_line)
+def _of_family(view: NodeView, family: str) -> list[Noted]:
+    """Notes of the last start, and those that came with the load."""
+    return [(entry, note) for entry, note in (*at_start(view), *during(view)) if note.family == family]
 
 
 def _cite(log: ReadLog, note: LogNote) -> str:
@@ -50,7 +53,7 @@ def _no_logs(view: NodeView) -> str:
 def _whole(scene: Scene, view: NodeView) -> Finding:
     """Logs from process start to readiness; of several on one node, one must say that the server was ready."""
     logs = _before(view)
-    faults = [fault for entry in logs if (fault := _fault(scene, entry))]
+    faults = [fault for entry in logs if (fault := _fault(scene, view, entry))]
     if not logs:
         faults.append(_no_logs(view))
     elif not faults and not view.headless and not any(entry.log.ready for entry in logs):
@@ -74,36 +77,23 @@ def _whole(scene: Scene, view: NodeView) -> Finding:
     )
 
 
-def _fault(scene: Scene, entry: ReadLog) -> str:
+def _fault(scene: Scene, view: NodeView, entry: ReadLog) -> str:
     """Why one log is not whole, empty when it is."""
     log = entry.log
     if not entry.bytes or not log.lines:
         return f"{entry.source} is empty"
     if not log.boots or not log.phases:
         return f"{entry.source} shows no start of a server"
-    if other := _of_another(scene, log):
-        return f"{entry.source} is of another server: {other}"
+    if other := of_another(scene, view, entry):
+        return f"{entry.source} is of another server or start: {other}"
     if entry.cut:
         return f"{entry.source} was cut in the middle"
     return f"{entry.source} ends before the server was ready" if log.truncated and not log.ready else ""
 
 
-def _of_another(scene: Scene, log: LaunchLog) -> str:
-    """What shows that a log is not of the server that answers, empty when nothing does."""
-    if scene.version is not None and log.version is not None and base(log.version) != base(scene.version):
-        return f"vLLM {log.version} in the log, {scene.version} answers"
-    names = log.arguments.get("served_model_name", "")
-    wanted = scene.plan.service.model
-    if names and wanted is not None and scene.models and wanted in scene.models and wanted not in names:
-        return f"it serves {names[:100]}"
-    return ""
-
-
 def _failures(scene: Scene, view: NodeView) -> Finding:
     """Known failures in the last boot, before the load."""
-    code, found = "environment.log.failures", []
-    for entry in _before(view):
-        found += [(entry, note) for note in _last_boot(entry) if note.family == "failure" and not note.envelope]
+    code, found = "environment.log.failures", log_during.failures_of(at_start(view))
     if not _before(view):
         return about(
             code,
@@ -140,20 +130,17 @@ def _failures(scene: Scene, view: NodeView) -> Finding:
 def _unexplained(scene: Scene, view: NodeView) -> Finding:
     """Warnings and errors that no rule knows; a named reviewer must explain each before the log can pass."""
     shapes: dict[str, tuple[ReadLog, LogNote]] = {}
-    count = 0
-    for entry in view.logs:
-        for note in _last_boot(entry):
-            if note.family == "unknown":
-                count += 1
-                shapes.setdefault(_CHANGING.sub("#", note.text), (entry, note))
-    if not view.logs:
-        outcome, reason = Outcome.INCONCLUSIVE, _no_logs(view)
-    else:
-        outcome, reason = (Outcome.INCONCLUSIVE if shapes else Outcome.PASS), ""
+    unknown = _of_family(view, "unknown")
+    for entry, note in unknown:
+        shapes.setdefault(_CHANGING.sub("#", note.text), (entry, note))
+    reason = unseen(scene, view) if view.logs else _no_logs(view)
+    if any(len(entry.log.notes) >= log_during.SEEN_MOST for entry in view.logs):
+        reason = reason or "a log holds more notes than are read"
+    outcome = Outcome.INCONCLUSIVE if shapes or reason else Outcome.PASS
     shown = list(shapes.values())[:SHOWN]
     values: dict[str, Value] = {
         "count": len(shapes),
-        "lines": count,
+        "lines": len(unknown),
         "texts": " | ".join(f"L{note.line}: {note.text[:200]}" for _, note in shown) or None,
         "reason": reason or None,
     }
@@ -170,14 +157,15 @@ def _unexplained(scene: Scene, view: NodeView) -> Finding:
 
 def _fallbacks(scene: Scene, view: NodeView) -> Finding:
     """Paths that were wanted and are not in use: forbidden ones fail, others are listed."""
-    found = [(entry, note) for entry in _before(view) for note in _last_boot(entry) if note.family == "fallback"]
+    found = _of_family(view, "fallback")
     forbidden = [(entry, note) for entry, note in found if note.kind in scene.profile.forbidden_fallbacks]
     shown = (forbidden or found)[:SHOWN]
-    outcome = Outcome.FAIL if forbidden else Outcome.PASS if _before(view) else Outcome.INCONCLUSIVE
+    reason = unseen(scene, view) if _before(view) else _no_logs(view)
+    outcome = Outcome.FAIL if forbidden else Outcome.INCONCLUSIVE if reason else Outcome.PASS
     values: dict[str, Value] = {
         "count": len(forbidden or found),
         "texts": " | ".join(f"L{note.line}: {note.text[:200]}" for _, note in shown) or None,
-        "reason": None if _before(view) else _no_logs(view),
+        "reason": reason or None,
     }
     return about(
         "environment.log.fallbacks",
@@ -195,7 +183,7 @@ def _fallbacks(scene: Scene, view: NodeView) -> Finding:
 
 def _degradations(scene: Scene, view: NodeView) -> Finding:
     """Lines that say that the server runs and is slower or lesser than it could be."""
-    found = [(entry, note) for entry in _before(view) for note in _last_boot(entry) if note.family == "degradation"]
+    found = _of_family(view, "degradation")
     shown = found[:SHOWN]
     values: dict[str, Value] = {
         "count": len(found),

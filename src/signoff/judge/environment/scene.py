@@ -3,24 +3,30 @@
 Every check takes the scene and gives findings; none reads evidence by itself.
 """
 
+import re
 from collections.abc import Iterable, Sequence
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from signoff.core.dossier import Dossier
+from signoff.core.events import StageStarted
 from signoff.core.evidence import Evidence, Value
 from signoff.core.finding import Finding
 from signoff.core.plan import Node, Plan
 from signoff.core.profile import Profile
 from signoff.core.words import Bearing, Cause, Gate, Outcome, Phase, Scope, Severity
+from signoff.judge.environment.join import Joined, join, led, names_of
 from signoff.read.launch_log import LaunchLog, read_launch_log
 from signoff.read.nvidia_smi import NvidiaSmi, read_nvidia_smi
 from signoff.read.probe import Fact, Gap, Probe, Reading, Server, read_probe
 from signoff.read.scrape import Scrape, read_scrape
 
 STAGE = "environment.probe"
+PID_BYTES = 1 << 20
+"""How much of each end of a log is searched for process numbers."""
+_PREFIX = re.compile(rb"\((?:ApiServer|APIServer|EngineCore|Worker|DPCoordinator)\w* pid=(\d{1,10})\)")
 SAME_ORIGIN = {"module parameter": "kernel module", "file system": "mount table", "system call": "kernel"}
 """Sources that ask the same authority: two of them count as one."""
 
@@ -33,6 +39,8 @@ class ReadLog(Struct, frozen=True, kw_only=True):
     bytes: int
     cut: bool
     """Too large to be taken whole."""
+    pids: frozenset[int] = frozenset()
+    """Process numbers that its lines begin with, as they are inside the container."""
     log: LaunchLog
 
 
@@ -44,24 +52,40 @@ class NodeView(Struct, frozen=True, kw_only=True):
     probe_digest: str = ""
     why: str = ""
     """Why there is no usable probe."""
-    server: Server | None = None
-    """The vLLM server on this node that answers at the plan's base URL, or a headless part of it."""
-    unjoined: str = ""
-    """Why no probed process can be said to be the server."""
-    headless: bool = False
+    joined: Joined = Joined()
+    """The vLLM server on this node that answers at the plan's base URL, or a headless part of it; or why none is."""
+    due: bool = False
+    """Whether load was sent, so that what the node shows after it is required."""
     probe_after: Probe | None = None
+    probe_after_digest: str = ""
+    why_after: str = ""
+    """Why there is no usable probe after the load."""
     logs: tuple[ReadLog, ...] = ()
     logs_missing: tuple[str, ...] = ()
     smi: NvidiaSmi | None = None
     smi_digest: str = ""
+    smi_after: NvidiaSmi | None = None
 
     @property
     def name(self) -> str:
         return self.node.name
 
     @property
+    def server(self) -> Server | None:
+        return self.joined.server
+
+    @property
+    def headless(self) -> bool:
+        return self.joined.headless
+
+    @property
     def cited(self) -> tuple[str, ...]:
         return (f"sha256:{self.probe_digest}",) if self.probe_digest else ()
+
+    @property
+    def cited_both(self) -> tuple[str, ...]:
+        """The probes before and after the load."""
+        return (*self.cited, *((f"sha256:{self.probe_after_digest}",) if self.probe_after_digest else ()))
 
     def server_fact(self, name: str) -> Fact:
         return self.server.fact(name) if self.server is not None else Fact()
@@ -72,7 +96,12 @@ class NodeView(Struct, frozen=True, kw_only=True):
     @property
     def blind(self) -> str:
         """Why facts of the server cannot be had here, empty when they can."""
-        return self.why or self.unjoined
+        return self.why or self.joined.why
+
+    @property
+    def unseen_after(self) -> str:
+        """Why nobody can say how the node stood after the load, empty when that is known or not asked."""
+        return f"after the load: {self.why_after}" if self.due and self.probe_after is None else ""
 
     def last_log(self) -> ReadLog | None:
         """The newest log taken before the load that tells the server's arguments, else the newest."""
@@ -97,6 +126,8 @@ class Scene(Struct, frozen=True, kw_only=True):
     stranger_status: int | None = None
     """HTTP status that a caller without a key got."""
     stranger_digest: str = ""
+    located: bool = False
+    """Whether the capacity gate saw the service die, and so places the failures that its log tells."""
     newest_ns: int = 0
     """When the newest evidence was taken, Unix nanoseconds."""
 
@@ -176,8 +207,7 @@ def about(
 
 def read_scene(dossier: Dossier) -> Scene:
     """All evidence of the gate, read."""
-    scrapes = tuple(_scrapes(dossier))
-    nodes = tuple(_node(dossier, node, scrapes) for node in dossier.plan.nodes)
+    nodes = _nodes(dossier)
     version, models, routes = (_last(dossier, kind) for kind in ("version", "models", "routes"))
     stranger = _last(dossier, "stranger")
     missing = [e.missing for e in dossier.of_kind("models") if e.missing]
@@ -245,27 +275,59 @@ def _scrapes(dossier: Dossier) -> Iterable[Scrape]:
             yield read_scrape(raw)
 
 
-def _node(dossier: Dossier, node: Node, scrapes: Sequence[Scrape]) -> NodeView:
+def _nodes(dossier: Dossier) -> tuple[NodeView, ...]:
+    """Every node read, then joined: a part that does not answer by itself counts only beside one that does."""
+    scrapes, resolved = tuple(_scrapes(dossier)), _resolved(dossier)
+    views = [_node(dossier, node) for node in dossier.plan.nodes]
+    joined = [
+        join(dossier.plan, view.node, view.probe, scrapes, resolved) if view.probe is not None else Joined()
+        for view in views
+    ]
+    heads = [
+        names_of(view.node, view.probe)
+        for view, one in zip(views, joined, strict=True)
+        if view.probe is not None and one.server is not None and not one.headless
+    ]
+    return tuple(replace(view, joined=led(one, heads)) for view, one in zip(views, joined, strict=True))
+
+
+def _resolved(dossier: Dossier) -> tuple[str, ...]:
+    """Addresses that the base URL's host was resolved to, where the URL was asked."""
+    card = _last(dossier, "resolved")
+    tree = (
+        _json(dossier, card) if card is not None and card.where == dossier.plan.service.base_url.rstrip("/") else None
+    )
+    found = tree.get("addresses") if isinstance(tree, dict) else None
+    return tuple(str(item)[:100] for item in found[:100]) if isinstance(found, list) else ()
+
+
+def _loaded(dossier: Dossier) -> bool:
+    """Whether the run sent load: what the environment shows after it is then required."""
+    return any(record.gate is not Gate.ENVIRONMENT for record in dossier.records) or any(
+        isinstance(event, StageStarted) and event.gate is not Gate.ENVIRONMENT for event in dossier.events
+    )
+
+
+def _node(dossier: Dossier, node: Node) -> NodeView:
     probe, digest, why = _probe(dossier, node, "before")
-    after, _, _ = _probe(dossier, node, "after")
-    server, unjoined, headless = None, "", False
-    if probe is not None:
-        server, unjoined, headless = _join(dossier.plan, node, probe, scrapes)
-    smi, smi_digest = _smi(dossier, node, probe, digest)
+    after, after_digest, why_after = _probe(dossier, node, "after")
+    smi, smi_digest = _smi(dossier, node, probe, digest, "before")
+    smi_after, _ = _smi(dossier, node, after, after_digest, "after")
     logs = dossier.of_kind("launch_log", node.name)
     return NodeView(
         node=node,
         probe=probe,
         probe_digest=digest,
         why=why,
-        server=server,
-        unjoined=unjoined,
-        headless=headless,
+        due=_loaded(dossier),
         probe_after=after,
+        probe_after_digest=after_digest,
+        why_after=why_after,
         logs=tuple(log for card in logs if (log := _log(dossier, card)) is not None),
         logs_missing=tuple(f"{e.source}: {e.missing}" for e in logs if e.missing),
         smi=smi,
         smi_digest=smi_digest,
+        smi_after=smi_after,
     )
 
 
@@ -293,63 +355,24 @@ def _log(dossier: Dossier, card: Evidence) -> ReadLog | None:
     when = str(card.conditions.get("when", "before"))
     log = read_launch_log(raw)
     cut = bool(card.conditions.get("bytes_cut"))
-    return ReadLog(when=when, source=card.source, digest=card.digest, bytes=len(raw), cut=cut, log=log)
+    return ReadLog(when=when, source=card.source, digest=card.digest, bytes=len(raw), cut=cut, pids=_pids(raw), log=log)
 
 
-def _smi(dossier: Dossier, node: Node, probe: Probe | None, digest: str) -> tuple[NvidiaSmi | None, str]:
+def _pids(raw: bytes) -> frozenset[int]:
+    """The process numbers of both ends of a log: those of its last start are among them."""
+    ends = (raw[:PID_BYTES], raw[PID_BYTES:][-PID_BYTES:])
+    return frozenset(int(found[1]) for end in ends for found in _PREFIX.finditer(end))
+
+
+def _smi(dossier: Dossier, node: Node, probe: Probe | None, digest: str, when: str) -> tuple[NvidiaSmi | None, str]:
     """The full state of the GPUs: of the probe, else of a file that people gave."""
     said = probe.answer("nvidia-smi", "-q", "-x") if probe is not None else None
     if said is not None:
         return read_nvidia_smi(said.encode("utf-8", "replace")), digest
     for card in reversed(dossier.of_kind("nvidia_smi", node.name)):
+        if card.conditions.get("when", "before") != when:
+            continue
         raw = _raw(dossier, card) if card.digest else None
         if raw is not None:
             return read_nvidia_smi(raw), card.digest
     return None, ""
-
-
-# The join ------------------------------------------------------------------------------------------------------------
-
-START_SLACK_S = 30.0
-"""How far the start that the server's metrics tell may lie from the start of one of its processes."""
-
-
-def _join(plan: Plan, node: Node, probe: Probe, scrapes: Sequence[Scrape]) -> tuple[Server | None, str, bool]:
-    """The probed server that answers at the base URL; or why none can be said to be; and whether it is headless."""
-    parts = urlsplit(plan.service.base_url)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    for server in probe.servers:
-        if port in _served_ports(server):
-            return _started_with(server, scrapes)
-    holder = next((row for row in probe.listeners if row.port == port), None)
-    if holder is not None and holder.pid is not None:
-        return None, f"port {port} is held by process {holder.pid}, which is no vLLM server", False
-    if not probe.servers:
-        return None, "no vLLM process was found on the node", False
-    unattended = [s for s in probe.servers if "--headless" in s.command or not s.ports]
-    if len(plan.nodes) > 1 and len(probe.servers) == 1 and unattended:
-        return unattended[0], "", True
-    hidden = [gap.why for server in probe.servers for gap in server.fact("ports").missing]
-    why = f"; sockets could not be read: {hidden[0]}" if hidden else ""
-    return None, f"no vLLM process found on the node listens on port {port}{why}", False
-
-
-def _served_ports(server: Server) -> set[int]:
-    """Ports that lead to the server: those it listens on, and those its container publishes for them."""
-    own = {row.port for row in server.ports}
-    for pair in (server.fact("published_ports").value or "").split():
-        outside, _, inside = pair.partition("->")
-        if outside.isdigit() and inside.isdigit() and int(inside) in own:
-            own.add(int(outside))
-    return own
-
-
-def _started_with(server: Server, scrapes: Sequence[Scrape]) -> tuple[Server | None, str, bool]:
-    """Refuses a process whose start is not the start that the server's own metrics tell."""
-    told = [t for scrape in scrapes if (t := scrape.series.get("process_start_time_seconds")) is not None]
-    starts = [p.started_unix_s for p in server.processes if p.started_unix_s is not None]
-    if not told or not starts:
-        return server, "", False
-    if any(abs(start - t) <= START_SLACK_S for start in starts for t in told):
-        return server, "", False
-    return None, "the process on the port did not start when the server that answers says it did", False

@@ -6,6 +6,7 @@ from signoff.core.instants import iso_utc
 from signoff.core.words import Bearing, Outcome, Severity
 from signoff.judge.environment.options import launch_of
 from signoff.judge.environment.scene import NodeView, Scene, about
+from signoff.judge.environment.versions import whole
 
 DEV_ROUTES = ("/reset_prefix_cache", "/sleep", "/collective_rpc", "/server_info", "/pause")
 DEV_SWITCH = "VLLM_SERVER_DEV_MODE"
@@ -91,9 +92,9 @@ def _profile(scene: Scene) -> Finding:
 def _days(date: str) -> int:
     """Days since an epoch of an ISO date, by the civil calendar; 0 for anything else."""
     parts = date.split("-")
-    if len(parts) != 3 or not all(part.isdigit() for part in parts):
+    year, month, day = (whole(part[:4]) for part in parts) if len(parts) == 3 else (None, None, None)
+    if year is None or month is None or day is None:
         return 0
-    year, month, day = (int(part[:4]) for part in parts)
     year -= month <= 2
     shifted = (month + 9) % 12
     return 365 * year + year // 4 - year // 100 + year // 400 + (153 * shifted + 2) // 5 + day

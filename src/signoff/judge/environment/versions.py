@@ -55,3 +55,8 @@ def driver_floor(cuda: str) -> str | None:
     """The least driver for a build of CUDA `cuda`; None for a major that the tables do not hold."""
     number = major(cuda)
     return None if number is None else DRIVER_FLOORS.get(number)
+
+
+def whole(text: str) -> int | None:
+    """A whole number written in plain digits; None for anything else, signs and other scripts' digits included."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
