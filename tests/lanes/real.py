@@ -133,7 +133,8 @@ def small_pool(lane: Lane, folder: Path) -> None:
     with real_vllm.served(folder, log, *options) as (url, _):
         code, verdict, findings = accept(
             "small-pool", url, log, "--gate", "environment", "--gate", "capacity",
-            profile="vllm-cpu", target=16, floor=8, window=1024, ttft=4000, queue=2000, input=448, reuse=0.0, output=224,
+            profile="vllm-cpu", target=16, floor=8, window=1024, ttft=4000, queue=2000,
+            input=448, reuse=0.0, output=224,
         )  # fmt: skip
         floor = findings["capacity.concurrency.floor"]
         lane.expect(code == 12 and verdict["verdict"] == "scale", "a pool of 4,096 tokens under 8 streams: scale")
