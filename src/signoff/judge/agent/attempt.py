@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Sequence
 
-import msgspec
 from msgspec import Struct
 
 from signoff.core.codec import from_json
@@ -47,9 +46,11 @@ def pack_of(dossier: Dossier) -> tuple[Pack | None, Evidence | None]:
     """The samples that this run used, from its own evidence."""
     for card in reversed(dossier.of_kind("agent_pack")):
         try:
-            return from_json(dossier.blob(card.digest), Pack), card
-        except (KeyError, msgspec.DecodeError):
+            pack = from_json(dossier.blob(card.digest), Pack)
+        except (KeyError, ValueError, RecursionError):
             continue
+        if pack.samples:
+            return pack, card
     return None, None
 
 

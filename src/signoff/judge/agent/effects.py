@@ -161,7 +161,7 @@ def _told(dossier: Dossier) -> Told:
 def _ledger(dossier: Dossier, card: Evidence) -> Ledger | None:
     try:
         ledger = from_json(dossier.blob(card.digest), Ledger)
-    except (KeyError, msgspec.DecodeError, ValueError, RecursionError):
+    except (KeyError, ValueError, RecursionError):
         return None
     return ledger if 0 < ledger.intents <= INTENTS_MAX else None
 
