@@ -71,6 +71,7 @@ async def test_nodes_logs_and_server_are_appended(tmp_path: Path) -> None:
         ("models", True),
         ("routes", False),
         ("scrape", True),
+        ("resolved", True),
         ("stranger", True),
     ]
     dossier = read_dossier(tmp_path / "bundle")
@@ -87,9 +88,13 @@ async def test_a_plan_without_nodes_leaves_reasons(tmp_path: Path) -> None:
 
 async def test_a_server_that_is_gone_is_missing_evidence(tmp_path: Path) -> None:
     events = await events_of(session_of(tmp_path, "http://127.0.0.1:9"))
-    assert dict(cards(events)) == dict.fromkeys(
-        ("probe", "launch_log", "version", "models", "routes", "scrape", "stranger"), False
-    )
+    asked = ("probe", "launch_log", "version", "models", "routes", "scrape", "stranger")
+    assert dict(cards(events)) == dict.fromkeys(asked, False) | {"resolved": True}
+
+
+async def test_a_host_that_has_no_address_is_missing_evidence(tmp_path: Path) -> None:
+    session = session_of(tmp_path, "http://no-such-host.invalid:9")
+    assert dict(cards(await events_of(session)))["resolved"] is False
 
 
 async def test_a_stop_ends_a_slow_probe_within_two_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

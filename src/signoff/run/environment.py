@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
@@ -17,6 +19,7 @@ from signoff.run.session import Events, Session
 
 STAGE = "environment.probe"
 SECRET_BYTES_MIN = 6
+RESOLVE_S = 5.0
 T = TypeVar("T")
 
 
@@ -99,13 +102,14 @@ async def _cancel(task: Awaitable[Any]) -> None:
 
 
 async def ask_server(service: Service, metrics: tuple[str, ...]) -> list[Taken]:
-    """Version, models, routes and one scrape; and whether models are told to a caller without a key."""
+    """Version, models, routes, one scrape and the host's addresses; and whether models are told without a key."""
     where = service.base_url.rstrip("/")
     paths = {"version": "/version", "models": "/v1/models", "routes": "/openapi.json"}
     async with Control(service) as control:
         taken = [_answer(kind, f"GET {path}", where, await control.get(path)) for kind, path in paths.items()]
         for url in metrics:
             taken.append(_answer("scrape", f"GET {url}", url, await control.get(url)))
+    taken.append(await _resolved(where))
     async with Control(replace(service, api_key_env=None)) as stranger:
         answer = await stranger.get("/v1/models")
     source = "GET /v1/models without a key"
@@ -113,6 +117,18 @@ async def ask_server(service: Service, metrics: tuple[str, ...]) -> list[Taken]:
         return [*taken, Taken(kind="stranger", source=source, where=where, missing=answer.error)]
     told = json.dumps({"path": "/v1/models", "status": answer.status}).encode()
     return [*taken, Taken(kind="stranger", source=source, where=where, raw=told, media_type="application/json")]
+
+
+async def _resolved(where: str) -> Taken:
+    """The addresses that the URL's host has here: they tell on which of the plan's nodes it leads."""
+    try:
+        host = urlsplit(where).hostname or ""
+        async with asyncio.timeout(RESOLVE_S):
+            rows = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError, ValueError) as error:
+        return Taken(kind="resolved", source="getaddrinfo", where=where, missing=f"not resolved: {error}"[:300])
+    told = json.dumps({"host": host, "addresses": sorted({str(row[4][0]) for row in rows})}).encode()
+    return Taken(kind="resolved", source="getaddrinfo", where=where, raw=told, media_type="application/json")
 
 
 def _answer(kind: str, source: str, where: str, answer: Answer) -> Taken:

@@ -202,8 +202,9 @@ def _killed(view: NodeView, lines: tuple[str, ...]) -> list[str]:
         found, stamp = KILLED.search(line), STAMP.search(line)
         if not found:
             continue
-        older = stamp is not None and boot is not None and started is not None
-        older = older and boot + float(stamp.group(1)) < started
+        older = False
+        if stamp is not None and boot is not None and started is not None:
+            older = boot + float(stamp.group(1)) < started
         ours = "vllm" in found.group(2).lower() or found.group(2)[:15] in names
         if ours and not older:
             killed.append(f"killed for memory: {found.group(1)} {found.group(2)}")
