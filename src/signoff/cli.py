@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from signoff import __version__
+from signoff.core.printable import printable
 from signoff.errors import INTERRUPTED, OWN_FAULT, REFUSED, SignoffError
 
 if TYPE_CHECKING:
@@ -27,6 +28,14 @@ profile_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Sho
 app.add_typer(profile_app, name="profile")
 
 Bundle = Annotated[Path, typer.Argument(metavar="BUNDLE", help="The folder that a run left.")]
+BaseUrl = Annotated[str, typer.Option("--base-url", metavar="URL", help="Root of the service, without /v1.")]
+ApiKeyEnv = Annotated[
+    str | None, typer.Option("--api-key-env", metavar="NAME", help="Environment variable that holds the API key.")
+]
+CaFile = Annotated[str | None, typer.Option("--ca-file", metavar="PATH", help="PEM file of the CA, for https.")]
+BundleOutput = Annotated[
+    Path | None, typer.Option("-o", metavar="FOLDER", help="The bundle folder to write; a new name if not given.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
 
@@ -35,7 +44,7 @@ def main() -> None:
     try:
         app()
     except SignoffError as error:
-        print(f"signoff: {error}", file=sys.stderr)
+        print(f"signoff: {printable(str(error), newlines=True)}", file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
@@ -64,38 +73,45 @@ def root(
 
 @app.command()
 def init(
-    base_url: Annotated[str, typer.Option("--base-url", help="Root URL of the service, without /v1.")],
+    base_url: BaseUrl,
     profile: Annotated[
-        str | None, typer.Option(help="Profile to demand; chosen from the served model if not given.")
+        str | None, typer.Option(metavar="NAME", help="Profile to demand; by the served model if not given.")
     ] = None,
-    gateway_url: Annotated[str | None, typer.Option("--gateway-url", help="URL callers use, or `none`.")] = None,
-    output: Annotated[Path | None, typer.Option("-o", help="Write the plan here instead of printing it.")] = None,
+    gateway_url: Annotated[
+        str | None, typer.Option("--gateway-url", metavar="URL", help="URL that callers use, or `none`.")
+    ] = None,
+    api_key_env: ApiKeyEnv = None,
+    ca_file: CaFile = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", metavar="PATH", help="Write the plan here instead of printing it.")
+    ] = None,
 ) -> None:
     """Ask a running service who it is and write a commented plan."""
     from signoff.run.init import init as write_plan
 
-    text = asyncio.run(write_plan(base_url, profile, gateway_url))
+    text = asyncio.run(write_plan(base_url, profile, gateway_url, api_key_env, ca_file))
     if output is None:
         print(text, end="")
         return
     if output.exists():
         raise SignoffError(f"{output}: is there already", "Give another file with -o; a plan is never written over.")
-    output.write_text(text)
+    _write(output, text.encode())
     print(f"wrote {output}; fill in limits, reviewers, triggers and rollback, then: signoff run {output}")
 
 
 @app.command()
 def run(
     plan: Annotated[Path, typer.Argument(metavar="PLAN", help="The plan file.")],
-    output: Annotated[Path | None, typer.Option("-o", help="The bundle folder to write.")] = None,
+    output: BundleOutput = None,
     gate: Annotated[
-        list[str] | None, typer.Option("--gate", help="Run this gate only; the others stay not run.")
+        list[str] | None, typer.Option("--gate", metavar="GATE", help="Run this gate only; may be given again.")
     ] = None,
     all_gates: Annotated[bool, typer.Option("--all", help="Go on when the environment is proved wrong.")] = False,
     json: Json = False,
 ) -> None:
-    """Run a plan against its service: a bundle, a report and a verdict. Exit: 0 go, 10 limited, 11 rework, 12 scale,
-    13 incomplete, 130 interrupted."""
+    """Run a plan against its service: bundle, report, verdict.
+
+    Exit codes: 0 go, 10 limited, 11 rework, 12 scale, 13 incomplete, 130 interrupted."""
     from signoff.core.words import Gate
     from signoff.run.prepare import prepare
 
@@ -155,7 +171,9 @@ def _print_judgement(folder: Path, judgement: "Judgement", json: bool) -> None:
 
 @app.command()
 def judge(bundle: Bundle, json: Json = False) -> None:
-    """Judge a bundle again, offline. Exit: as `run`, or 3 when the sealed result differs."""
+    """Judge a bundle again, offline.
+
+    Exit codes: as `run`, or 3 when the sealed result differs."""
     from signoff.bundle.seal import is_signed
     from signoff.core.verdict import EXIT_CODES
     from signoff.report.files import render_all
@@ -179,9 +197,11 @@ def judge(bundle: Bundle, json: Json = False) -> None:
 @app.command()
 def report(
     bundle: Bundle,
-    form: Annotated[str, typer.Option("--format", help="html, md, json, junit or openmetrics.")] = "html",
-    lang: Annotated[str, typer.Option(help="en, zh-Hant or zh-Hans.")] = "en",
-    output: Annotated[Path | None, typer.Option("-o", help="Write here instead of printing.")] = None,
+    form: Annotated[
+        str, typer.Option("--format", metavar="FORMAT", help="html, md, json, junit or openmetrics.")
+    ] = "html",
+    lang: Annotated[str, typer.Option(metavar="LANGUAGE", help="en, zh-Hant or zh-Hans.")] = "en",
+    output: Annotated[Path | None, typer.Option("-o", metavar="PATH", help="Write here instead of printing.")] = None,
 ) -> None:
     """Render a judged bundle."""
     from signoff.report.files import FORMATS, LANGUAGES, render
@@ -195,15 +215,24 @@ def report(
     if output is None:
         sys.stdout.buffer.write(raw)
     else:
-        output.write_bytes(raw)
+        _write(output, raw)
+
+
+def _write(path: Path, raw: bytes) -> None:
+    try:
+        path.write_bytes(raw)
+    except OSError as error:
+        raise SignoffError(f"{path}: cannot write: {error.strerror}", "Give a file in a folder that exists.") from None
 
 
 @app.command()
 def diagnose(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files or folders.")],
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH", help="Files or folders.")],
     json: Json = False,
 ) -> None:
-    """Say where a trouble belongs, from files alone: logs, nvidia-smi, launch commands, scrapes, responses."""
+    """Say where a trouble belongs, from files alone.
+
+    Files may be logs, nvidia-smi texts, launch commands, scrapes of /metrics, requests and responses."""
     from signoff.core.codec import to_pretty_json
     from signoff.run.diagnose import diagnose as look
     from signoff.run.diagnose import render_text
@@ -217,14 +246,16 @@ def diagnose(
 
 @app.command()
 def explain(code: Annotated[str, typer.Argument(metavar="CODE", help="A finding's code, as in a report.")]) -> None:
-    """What a finding checks, why it matters, how it was measured, what would change it."""
+    """What a finding checks, and what would change it."""
     from signoff.report.explain import explain as words_of
 
     print(words_of(code))
 
 
 @profile_app.command("show")
-def profile_show(name: Annotated[str, typer.Argument(metavar="NAME")], json: Json = False) -> None:
+def profile_show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name or file.")], json: Json = False
+) -> None:
     """What a profile demands, with its sources and their dates."""
     from signoff.core.codec import to_pretty_json
     from signoff.report.profile import profile_text
@@ -236,19 +267,22 @@ def profile_show(name: Annotated[str, typer.Argument(metavar="NAME")], json: Jso
 
 @app.command()
 def load(
-    base_url: Annotated[str, typer.Option("--base-url")],
+    base_url: BaseUrl,
     streams: Annotated[int, typer.Option(min=1, help="Requests in flight.")],
     requests: Annotated[int, typer.Option(min=1, help="Requests in all.")],
-    output_tokens: Annotated[int, typer.Option("--output-tokens", min=1)],
-    model: Annotated[str | None, typer.Option()] = None,
-    api_key_env: Annotated[str | None, typer.Option("--api-key-env", help="Variable that holds the key.")] = None,
+    output_tokens: Annotated[int, typer.Option("--output-tokens", min=1, help="Tokens to generate, each request.")],
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Served model; not needed when there is one.")
+    ] = None,
+    api_key_env: ApiKeyEnv = None,
+    ca_file: CaFile = None,
     json: Json = False,
 ) -> None:
     """A plain, exact load run: no verdict, only what was measured."""
     from signoff.core.codec import to_pretty_json
     from signoff.run.load import load_text, run_load
 
-    result = run_load(base_url, streams, requests, output_tokens, model, api_key_env)
+    result = run_load(base_url, streams, requests, output_tokens, model, api_key_env, ca_file=ca_file)
     if json:
         sys.stdout.buffer.write(to_pretty_json(result))
     else:
@@ -258,9 +292,9 @@ def load(
 @app.command()
 def sim(
     fault: Annotated[
-        list[str] | None, typer.Option("--fault", help="NAME or NAME=STRENGTH; may be given again.")
+        list[str] | None, typer.Option("--fault", metavar="FAULT", help="NAME or NAME=STRENGTH; may be given again.")
     ] = None,
-    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; 0 picks a free one.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 picks a free one.")] = 0,
     list_faults: Annotated[
         bool, typer.Option("--list-faults", help="One fault a line: name, then what it does.")
     ] = False,
@@ -290,12 +324,18 @@ def _never_came_up(log: Path, json: bool) -> None:
 
 @app.command()
 def demo(
-    scenario: Annotated[str | None, typer.Option(help="go, limited, rework, scale or incomplete.")] = None,
-    fault: Annotated[list[str] | None, typer.Option("--fault", help="Run this fault's own gate only.")] = None,
-    output: Annotated[Path | None, typer.Option("-o", help="The bundle folder to write.")] = None,
+    scenario: Annotated[
+        str | None, typer.Option(metavar="NAME", help="go, limited, rework, scale or incomplete.")
+    ] = None,
+    fault: Annotated[
+        list[str] | None, typer.Option("--fault", metavar="FAULT", help="Run the gate of this fault only.")
+    ] = None,
+    output: BundleOutput = None,
     json: Json = False,
 ) -> None:
-    """A whole acceptance against the simulated service. Exit codes as `run`."""
+    """A whole acceptance against the simulated service.
+
+    Exit codes: as `run`."""
     import tempfile
 
     from signoff.run.demo import demo_plan, gates_for

@@ -7,6 +7,9 @@ import sys
 import threading
 
 import pytest
+import typer
+
+from signoff.cli import app
 
 PLAN = """schema: signoff/plan/1
 name: trial
@@ -127,6 +130,9 @@ def test_an_unknown_key_names_line_and_nearest(tmp_path):
     assert "Did you mean `floor`?" in done.stderr
 
 
+LOAD = ["--streams", "1", "--requests", "1", "--output-tokens", "1"]
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -143,6 +149,14 @@ def test_an_unknown_key_names_line_and_nearest(tmp_path):
             ["load", "--base-url", "http://127.0.0.1:9", "--streams", "1", "--requests", "1", "--output-tokens", "1"],
             "9",
         ),
+        (["load", *LOAD, "--base-url", "http://127.0.0.1:99999"], "1 to 65535"),
+        (["load", *LOAD, "--base-url", "http://[::1"], "IPv6"),
+        (["load", *LOAD, "--base-url", "http://127.0.0.1:9/v1"], "ends in /v1"),
+        (["load", *LOAD, "--base-url", "https://127.0.0.1:9", "--ca-file", "no.pem"], "CA file no.pem"),
+        (["init", "--base-url", "http://127.0.0.1:9/v1"], "ends in /v1"),
+        (["init", "--base-url", "http://127.0.0.1:9", "--api-key-env", "NO_SUCH_KEY"], "NO_SUCH_KEY is not set"),
+        (["sim", "--port", "99999"], "65535"),
+        (["sim", "--port", "-1"], "--port"),
         (["diagnose", "nowhere.log"], "nowhere.log"),
         (["frobnicate"], "frobnicate"),
     ],
@@ -162,3 +176,56 @@ def test_a_named_key_that_is_not_set(tmp_path):
     done = signoff("run", plan)
     assert done.returncode == 2
     assert "NO_SUCH_KEY" in done.stderr
+
+
+def test_a_place_that_cannot_be_written(tmp_path, serve):
+    url, _ = serve(200, MODELS)
+    done = signoff("init", "--base-url", url, "-o", "no/such/x.yaml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "no/such/x.yaml: cannot write" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["load", "init", "run"])
+def test_a_password_in_an_address_is_refused_and_not_repeated(tmp_path, command):
+    url = "http://me:opensesame@127.0.0.1:9"
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(PLAN.format(url=url, model="m"))
+    words = {"load": ["load", *LOAD, "--base-url", url], "init": ["init", "--base-url", url], "run": ["run", plan]}
+    done = signoff(*words[command], cwd=tmp_path)
+    assert done.returncode == 2
+    assert "user name or password" in done.stderr
+    assert "opensesame" not in done.stderr
+
+
+def test_an_address_that_ends_in_v1_is_refused_alike_by_run(tmp_path):
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(PLAN.format(url="http://127.0.0.1:9/v1", model="m"))
+    done = signoff("run", plan)
+    assert done.returncode == 2
+    assert "ends in /v1" in done.stderr
+
+
+@pytest.mark.parametrize(("options", "told"), [([], "--api-key-env"), (["--api-key-env", "TRIAL_KEY"], "was refused")])
+def test_a_key_that_is_missing_or_wrong(serve, monkeypatch, options, told):
+    monkeypatch.setenv("TRIAL_KEY", "opensesame")
+    url, _ = serve(401, b"")
+    for words in (["init", "--base-url", url], ["load", *LOAD, "--base-url", url]):
+        done = signoff(*words, *options)
+        assert done.returncode == 2
+        assert told in done.stderr
+        assert "--api-key-env" in done.stderr
+        assert "opensesame" not in done.stderr
+
+
+def test_every_option_and_argument_has_words_and_no_line_of_the_overview_is_cut():
+    def commands(command):
+        yield command
+        for inner in getattr(command, "commands", {}).values():
+            yield from commands(inner)
+
+    for command in commands(typer.main.get_command(app)):
+        for given in command.params:
+            assert getattr(given, "help", "") or given.name == "help", (command.name, given.name)
+    overview = signoff("--help").stdout
+    assert "..." not in overview.split("Commands:")[1]

@@ -21,7 +21,10 @@ def test_every_code_is_explained_in_full(code: str) -> None:
 def test_an_unknown_code_names_the_nearest() -> None:
     with pytest.raises(SignoffError, match=r"environment\.chain\.cuda_runtime"):
         explain("environment.chain.cuda_runtme")
-    assert nearest("no such thing at all") == []
+    with pytest.raises(SignoffError, match=r"Nearest: \w+\.\w+\.\w+.*docs/findings\.md"):
+        explain("nonsense")
+    with pytest.raises(SignoffError):
+        explain("x" * 100_000)
     assert "capacity.soak.drift" in nearest("soak")
 
 
@@ -36,3 +39,12 @@ def test_a_profile_is_shown_with_status_and_dates(name: str) -> None:
     assert profile.status in text
     assert profile.checked_on in text
     assert all(link.name in text for link in profile.chain)
+    assert " True" not in text
+    assert "|" not in text.replace("--attention-config", "")
+
+
+def test_a_demand_is_shown_in_words() -> None:
+    text = profile_text(load_profile("kimi-k3"))
+    assert "image: must be vllm/vllm-openai:kimi-k3, named by digest; 2 independent sources must agree" in text
+    assert "process: the serving process itself was seen" in text
+    assert "gpu: one of H200, B200, B300, GB200, GB300" in text

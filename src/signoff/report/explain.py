@@ -2,20 +2,21 @@
 
 import difflib
 
+from signoff.core.printable import printable
 from signoff.errors import SignoffError
 from signoff.judge.catalogue import ALL, CATALOGUE
 from signoff.judge.catalogue.entry import Entry
 from signoff.report.words import words
 
-NEAREST_MAX = 4
+NEAREST_MAX, CODE_CHARS_MAX = 4, 100
 
 
 def explain(code: str, lang: str = "en") -> str:
     """The catalogue's page of `code`; SignoffError that names the nearest codes when there is none."""
     if code not in CATALOGUE:
         near = nearest(code)
-        hint = f"Nearest: {', '.join(near)}." if near else "Codes stand in every report beside their findings."
-        raise SignoffError(f"{code!r} is no finding code", hint)
+        hint = f"Nearest: {', '.join(near)}. All stand in docs/findings.md and, beside their findings, in every report."
+        raise SignoffError(f"`{printable(code[:CODE_CHARS_MAX])}` is no finding code", hint)
     entry, word = CATALOGUE[code], words(lang)
     parts = [f"{entry.code}: {entry.title}"]
     for label, text in sections(entry, word):
@@ -33,9 +34,9 @@ def sections(entry: Entry, word) -> tuple[tuple[str, str], ...]:  # type: ignore
 
 
 def nearest(code: str) -> list[str]:
-    """Codes that look like `code`, or hold its words, best first."""
+    """Codes that hold the words of `code` or look like it, best first; never none."""
     codes = list(CATALOGUE)
-    close = difflib.get_close_matches(code, codes, n=NEAREST_MAX, cutoff=0.6)
+    close = difflib.get_close_matches(code[:CODE_CHARS_MAX], codes, n=NEAREST_MAX, cutoff=0.0)
     held = [known for known in codes if code and code in known]
     return list(dict.fromkeys([*held, *close]))[:NEAREST_MAX]
 

@@ -1,5 +1,6 @@
 """The summary that the terminal prints."""
 
+from signoff.core.printable import printable
 from signoff.judge.judgement import Judgement
 from signoff.report.headline import apart, headline
 from signoff.report.numbers import quantity, short_digest
@@ -51,8 +52,3 @@ def _subject(judgement: Judgement, word) -> list[str]:  # type: ignore[no-untype
         ("valid_until", verdict.valid_until),
     )
     return [f"  {word[f'label.{key}']}: {text}" for key, text in facts if text]
-
-
-def printable(text: str) -> str:
-    """`text` with every control character shown as `?`: what a server said must not steer a terminal."""
-    return "".join(c if c.isprintable() or c in " \u00a0" else "?" for c in text)
