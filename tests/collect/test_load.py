@@ -8,7 +8,7 @@ import pytest
 from signoff.collect.client import HANG_UP
 from signoff.collect.client_lag import LagProbe
 from signoff.collect.clock import SystemClock
-from signoff.collect.load import closed_loop, open_loop, send_or_stop
+from signoff.collect.load import closed_loop, send_or_stop
 from signoff.core.record import Exchange, Record, Request
 from signoff.core.words import Gate, State
 
@@ -105,36 +105,6 @@ async def test_stop_ends_even_with_a_client_that_is_deaf(stop: asyncio.Event) ->
 async def test_a_defect_of_ours_is_not_swallowed(stop: asyncio.Event) -> None:
     with pytest.raises(ValueError, match="a defect"):
         [e async for e in closed_loop(Sleeper(0, raises=True), CLOCK, make, streams=2, stop=stop)]
-    with pytest.raises(ValueError, match="a defect"):
-        [e async for e in open_loop(Sleeper(0, raises=True), CLOCK, make, planned_ns=[0], stop=stop)]
-
-
-async def test_open_loop_sends_on_time_however_slow_the_service(stop: asyncio.Event) -> None:
-    start = CLOCK.now_ns()
-    planned = [start + int(k * 20e6) for k in range(8)]
-    client = Sleeper(0.5)
-    found = [e.record async for e in open_loop(client, CLOCK, make, planned_ns=planned, stop=stop)]
-    assert client.most == 8
-    assert sorted(r.planned_ns for r in found) == planned
-    assert all(0 <= r.sent_ns - r.planned_ns < 40e6 for r in found)
-
-
-async def test_open_loop_keeps_the_planned_instant_of_a_request_that_waited(stop: asyncio.Event) -> None:
-    start = CLOCK.now_ns()
-    client = Sleeper(0.05)
-    loop = open_loop(client, CLOCK, make, planned_ns=[start] * 4, stop=stop, streams_max=1)
-    found = sorted([e.record async for e in loop], key=lambda r: r.sent_ns)
-    assert client.most == 1
-    assert [r.planned_ns for r in found] == [start] * 4
-    assert found[-1].sent_ns - start > 140e6
-
-
-async def test_open_loop_stops(stop: asyncio.Event) -> None:
-    asyncio.get_running_loop().call_later(0.05, stop.set)
-    planned = [CLOCK.now_ns() + int(k * 20e6) for k in range(1000)]
-    found = [e.record async for e in open_loop(Sleeper(60), CLOCK, make, planned_ns=planned, stop=stop)]
-    assert 1 <= len(found) <= 5
-    assert {r.state for r in found} == {State.ABORTED}
 
 
 async def test_send_or_stop(stop: asyncio.Event) -> None:

@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 
 from signoff.errors import SignoffError
-from signoff.sim.faults import FAULTS, LAYERS, list_faults, parse
+from signoff.sim.faults import FAULTS, list_faults, parse
 
 QUESTION = 'What is the weather in "Oslo" for 3 days?'
 NEEDLE = "Note: the value of k is 42.\n{}\nWhat is the value of k? Answer with the value only."
@@ -347,7 +347,21 @@ async def test_load_faults_end_in_the_log(service, fault, words):
 def test_names_begin_with_a_layer_and_strengths_are_checked():
     names = [fault.name for fault in FAULTS]
     assert len(names) == len(set(names)) == len(list_faults())
-    assert {name.split("-")[0] for name in names} == set(LAYERS)
+    layers = [
+        "env",
+        "load",
+        "long",
+        "conc",
+        "soak",
+        "prefix",
+        "tool",
+        "args",
+        "reasoning",
+        "gateway",
+        "retry",
+        "client",
+    ]
+    assert {name.split("-")[0] for name in names} == set(layers)
     assert all(line.split()[0] in names for line in list_faults())
     assert parse("tool-empty=0.2")[1] == 0.2
     for wrong in ("nope", "tool-empty=2", "tool-empty=x", "tool-empty=-1", "prefix-off=1", "conc-slots=0"):

@@ -1,7 +1,6 @@
 """Load: who is sent when. Exchanges come out as they end; a stop hangs up on what is in flight and still yields it.
 
 closed_loop   so many in flight, the next as soon as one ends
-open_loop     at planned instants, whatever the service does
 send_or_stop  one request that an operator's stop may cut
 """
 
@@ -79,56 +78,6 @@ async def closed_loop(
         yield exchange
 
 
-async def open_loop(
-    client: Client,
-    clock: Clock,
-    make: Callable[[int], Request],
-    *,
-    planned_ns: Sequence[int],
-    stop: asyncio.Event,
-    streams_max: int | None = None,
-) -> AsyncIterator[Exchange]:
-    """Sends request k at `planned_ns[k]` (rising), however many are in flight.
-
-    With `streams_max` a request waits for a free slot; its planned instant stays, so that the wait shows in
-    `ttft_planned_ns` and is not omitted."""
-    done: asyncio.Queue[Exchange | None] = asyncio.Queue()
-    slots = asyncio.Semaphore(streams_max) if streams_max is not None else None
-    maker = _Maker(make)
-
-    async def one(number: int, planned: int) -> None:
-        try:
-            done.put_nowait(await client.send(await maker.request(number), planned))
-        finally:
-            if slots is not None:
-                slots.release()
-
-    def ended(task: asyncio.Task[None]) -> None:
-        sent.discard(task)
-        if not task.cancelled() and (fault := task.exception()) is not None:
-            faults.append(fault)
-
-    async def pace(sent: set[asyncio.Task[None]]) -> None:
-        for number, planned in enumerate(planned_ns):
-            await clock.sleep_until(planned)
-            if slots is not None:
-                await slots.acquire()
-            if stop.is_set():
-                break
-            task = asyncio.create_task(one(number, planned))
-            sent.add(task)
-            task.add_done_callback(ended)
-        while sent:
-            await asyncio.wait(set(sent))
-        if faults:
-            raise faults[0]
-
-    sent: set[asyncio.Task[None]] = set()
-    faults: list[BaseException] = []
-    async for exchange in _gathered([pace(sent)], done, stop, sent):
-        yield exchange
-
-
 async def send_or_stop(client: Client, request: Request, planned_ns: int, stop: asyncio.Event) -> Exchange | None:
     """One request; when `stop` is set while it is in flight, its record with state aborted.
 
@@ -148,18 +97,17 @@ async def send_or_stop(client: Client, request: Request, planned_ns: int, stop: 
 
 
 async def _gathered(
-    works: Sequence[Any], done: "asyncio.Queue[Exchange | None]", stop: asyncio.Event, more: set[Any] | None = None
+    works: Sequence[Any], done: "asyncio.Queue[Exchange | None]", stop: asyncio.Event
 ) -> AsyncIterator[Exchange]:
-    """Runs `works` and yields what they put into `done`. On `stop`, hangs up on them and on `more`, then drains."""
+    """Runs `works` and yields what they put into `done`. On `stop`, hangs up on them, then drains."""
     tasks: set[Any] = set()
-    more = more if more is not None else set()
 
     async def watch() -> None:
         stopped = asyncio.ensure_future(stop.wait())
         every = asyncio.ensure_future(asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION))
         try:
             await asyncio.wait({stopped, every}, return_when=asyncio.FIRST_COMPLETED)
-            if late := {task for task in tasks | more if not task.done()}:
+            if late := {task for task in tasks if not task.done()}:
                 await _hang_up(late)
         finally:
             stopped.cancel()
@@ -181,7 +129,7 @@ async def _gathered(
     finally:
         if watching is not None:
             watching.cancel()
-        for task in tasks | more:
+        for task in tasks:
             task.cancel()
 
 

@@ -17,7 +17,6 @@ from signoff.core.workload import rng
 
 Kind = Literal["one_tool", "choose_tool", "second_turn", "structured", "fallback"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-PACK_SCHEMA = "signoff/pack/1"
 NONCE_LETTERS = "bcdfghjklmnpqrstvwxz"
 
 

@@ -5,7 +5,6 @@ quantile            an order statistic with distribution-free one-sided bounds
 paired_difference   what changed between two arms of the same rounds
 latency             success-only and all-requests side by side; failures count as infinitely late
 inter_token         gaps between chunks
-in_flight           how much load was really on the server
 """
 
 import math
@@ -86,21 +85,10 @@ class Latency(Struct, frozen=True, kw_only=True):
     """Records in neither: aborted by us, disqualified, or without this latency by nature (not streamed)."""
 
 
-class InFlight(Struct, frozen=True, kw_only=True):
-    """Requests really in flight, from written to end, over the window in which any was."""
-
-    highest: int
-    mean: float
-    """Time-weighted."""
-    share_at_level: float
-    """Share of the window with at least the asked level in flight, 0 to 1."""
-    window_s: float
-
-
 def rate(k: int, n: int, confidence: float = 0.95) -> Rate:
     """The exact interval of Clopper and Pearson (Biometrika 26, 1934): never covers less than `confidence`.
 
-    Both tails together; for one-sided demands see `rate_at_most`. No tries: no share, and [0, 1]."""
+    Both tails together. No tries: no share, and [0, 1]."""
     if not 0 <= k <= n:
         raise ValueError(f"{k} of {n}")
     tail = (1 - confidence) / 2
@@ -109,11 +97,16 @@ def rate(k: int, n: int, confidence: float = 0.95) -> Rate:
     return Rate(k=k, n=n, share=six(k / n) if n else None, low=six(low), high=six(high))
 
 
-def rate_at_most(k: int, n: int, confidence: float = 0.95) -> float:
-    """The one-sided upper bound: the true share is at most this, at the confidence. 1.0 without tries.
-
-    With no failure it falls under a limit of 1 % after 299 tries, and under 5 % after 59."""
-    return rate(k, n, 2 * confidence - 1).high
+def chance_of_so_many(a: int, of_a: int, b: int, of_b: int) -> float:
+    """One-sided exact test of Fisher (1935): the probability that at least `a` of all `a + b` fall among the first
+    `of_a` tries if both kinds of tries fail alike. 1 without tries or without any failure."""
+    if not 0 <= a <= of_a or not 0 <= b <= of_b:
+        raise ValueError(f"{a} of {of_a}, {b} of {of_b}")
+    failed, total = a + b, of_a + of_b
+    if not of_a or not of_b or not failed:
+        return 1.0
+    ways = sum(math.comb(of_a, k) * math.comb(of_b, failed - k) for k in range(a, min(failed, of_a) + 1))
+    return six(ways / math.comb(total, failed))
 
 
 def quantile_floor(q: float, confidence: float = 0.95) -> int:
@@ -267,26 +260,4 @@ def spread(samples: Sequence[float] | NDArray[np.float64], confidence: float = 0
         p50=quantile(ordered, 0.5, confidence),
         p95=quantile(ordered, 0.95, confidence),
         p99=quantile(ordered, 0.99, confidence),
-    )
-
-
-def in_flight(records: Iterable[Record], level: int) -> InFlight | None:
-    """Proof that a load was delivered: what was really in flight; `None` when nothing was written."""
-    spans = [(r.written_ns, r.end_ns) for r in records if r.written_ns is not None]
-    if not spans:
-        return None
-    starts, ends = np.asarray(spans, dtype=np.int64).T
-    at = np.concatenate([starts, ends])
-    step = np.concatenate([np.ones(len(starts), dtype=np.int64), -np.ones(len(ends), dtype=np.int64)])
-    order = np.lexsort((step, at))  # an end before a start at the same instant
-    running = np.cumsum(step[order])
-    lasts = np.diff(at[order])
-    window = int(lasts.sum())
-    if window == 0:
-        return InFlight(highest=int(running.max()), mean=0.0, share_at_level=0.0, window_s=0.0)
-    return InFlight(
-        highest=int(running.max()),
-        mean=six(float((running[:-1] * lasts).sum() / window)),
-        share_at_level=six(float(lasts[running[:-1] >= level].sum() / window)),
-        window_s=six(window / 1e9),
     )

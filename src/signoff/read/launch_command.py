@@ -12,8 +12,6 @@ from msgspec import Struct
 
 BYTES_MAX, TOKENS_MAX, TEXT_MAX = 1 << 20, 20_000, 4_000
 
-_SHORT = {"tp": "tensor-parallel-size", "pp": "pipeline-parallel-size", "dp": "data-parallel-size"}
-_SHORT |= {"-" + key: name for key, name in (("tp", "tensor-parallel-size"), ("pp", "pipeline-parallel-size"))}
 _SAME = {
     "tp": "tensor-parallel-size",
     "tp-size": "tensor-parallel-size",

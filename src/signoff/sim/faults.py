@@ -14,8 +14,6 @@ from signoff.errors import SignoffError
 from signoff.sim.host_faults import FAULTS as HOST_FAULTS
 from signoff.sim.settings import Settings
 
-LAYERS = ("env", "load", "long", "conc", "soak", "prefix", "tool", "args", "reasoning", "gateway", "retry", "client")
-
 
 class Fault(Struct, frozen=True, kw_only=True):
     """One thing that can be wrong. `strength` is the default one; `None`: it is on or off."""

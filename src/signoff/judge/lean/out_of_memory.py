@@ -12,7 +12,6 @@ _ASKED = re2.compile(r"Tried to allocate (?P<size>[\d.]+) (?P<unit>[KMG]iB)")
 _RESERVED = re2.compile(r"(?P<size>[\d.]+) (?P<unit>[KMG]iB) is reserved by PyTorch but unallocated")
 _TOTAL = re2.compile(r"total capacity of (?P<size>[\d.]+) (?P<unit>[KMG]iB)")
 _FREE = re2.compile(r"of which (?P<size>[\d.]+) (?P<unit>[KMG]iB) is free")
-_OTHER_PROCESS = re2.compile(r"Process \d+ has (?P<size>[\d.]+) (?P<unit>[KMG]iB) memory in use")
 _OURS = re2.compile(r"this process has (?P<size>[\d.]+) (?P<unit>[KMG]iB) memory in use|"
                     r"(?P<size2>[\d.]+) (?P<unit2>[KMG]iB) is allocated by PyTorch")  # fmt: skip
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
