@@ -14,6 +14,7 @@ from signoff.core.verdict import EXIT_CODES
 from signoff.judge.catalogue import ALL
 from signoff.judge.checklist import ITEMS
 from signoff.report.explain import findings_page
+from signoff.run.announce import UNUSED
 
 ROOT = Path(__file__).parents[1]
 READMES = ("README.md", "README.zh-Hant.md")
@@ -95,3 +96,19 @@ def test_links_between_documents_lead_somewhere():
 @pytest.mark.parametrize("path", [p for p in ROOT.glob("src/**/*") if p.suffix in (".py", ".yaml", ".j2")], ids=str)
 def test_the_product_speaks_of_itself_alone(path):
     assert not re.search(r"/work/|\bsubagent|\bChatGPT\b", path.read_text()), path
+    assert not re.search(
+        r"\bdesign\b[^.\n]{0,20}\bsection\b|\bdesign of the product\b|\bdesign\.md\b", path.read_text()
+    )
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "src").glob("**/*.py")), ids=str)
+def test_documents_that_the_source_names_exist(path):
+    for name in re.findall(r"\bdocs/[a-z_]+\.md\b", path.read_text()):
+        assert (ROOT / name).exists(), f"{path}: {name}"
+
+
+@pytest.mark.parametrize("key", UNUSED)
+def test_keys_that_nothing_reads_are_marked(key):
+    last = key.rpartition(".")[2]
+    rows = [row for row in text("docs/plan.md").splitlines() if row.startswith("|") and "not used yet" in row]
+    assert any(f"`{key}" in row or f"`.{last}`" in row for row in rows), key

@@ -97,7 +97,7 @@ class Terminal:
             return
         self._told.add(key)
         self._console.print(
-            f"  [yellow]not seen[/] {_plain(evidence.kind)} ({_plain(evidence.source)}): "
+            f"  [yellow]not observed[/] {_plain(evidence.kind)} ({_plain(evidence.source)}): "
             f"{_plain(evidence.missing[:REASON_CHARS_MAX])}",
             highlight=False,
         )
@@ -105,7 +105,7 @@ class Terminal:
     def _tell_again(self) -> None:
         if self._again:
             told = ", ".join(f"{_plain(kind)} {count} times" for kind, count in sorted(self._again.items()))
-            self._console.print(f"  [yellow]not seen again[/], for the reasons above: {told}", highlight=False)
+            self._console.print(f"  [yellow]not observed again[/], for the reasons above: {told}", highlight=False)
             self._again.clear()
 
     def _finish(self, event: StageFinished) -> None:

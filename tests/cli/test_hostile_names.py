@@ -91,7 +91,7 @@ def test_the_display_says_a_reason_once_and_counts_the_rest():
         terminal.show(RunStopped(why=HOSTILE, at_ns=3))
     text = out.getvalue()
     assert harmless(text), repr(text)
-    assert text.count("not seen scrape") == 2
-    assert "not seen again, for the reasons above: scrape 20 times" in text
+    assert text.count("not observed scrape") == 2
+    assert "not observed again, for the reasons above: scrape 20 times" in text
     assert "scrape 1 times" in text
     assert "[bold]" in text  # shown, not obeyed

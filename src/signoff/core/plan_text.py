@@ -138,7 +138,7 @@ def _explained(error: msgspec.ValidationError, tree: Any, place: str) -> PlanErr
         detail = f"{said}; found {_found(found)}"
     key = f" `{_name(path)}`" if path else ""
     return PlanError(
-        f"{place}:{_line(tree, path)}:{key} {detail}", "Mend that key; the design of a plan stands in docs/plan.md."
+        f"{place}:{_line(tree, path)}:{key} {detail}", "Mend that key; every key stands in docs/plan.md."
     )
 
 

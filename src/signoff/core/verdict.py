@@ -1,4 +1,4 @@
-"""Verdict: what `verdict.json` holds (design, section 8: the keys are fixed)."""
+"""Verdict: what `verdict.json` holds; its keys are fixed."""
 
 from msgspec import Struct
 

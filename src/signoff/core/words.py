@@ -29,7 +29,7 @@ class Severity(StrEnum):
 
 
 class Cause(StrEnum):
-    """Where a trouble belongs (design, section 1)."""
+    """Where a trouble belongs."""
 
     ENVIRONMENT = "environment"
     TOPOLOGY = "topology"

@@ -1,4 +1,4 @@
-"""The thirteen checklist items (design of the product; `docs/checklist.md`), filled from the findings."""
+"""The thirteen checklist items (listed in `docs/verdict.md`), filled from the findings."""
 
 from signoff.core.dossier import Dossier
 from signoff.core.finding import Finding

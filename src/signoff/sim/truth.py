@@ -30,7 +30,7 @@ _SCALE, _INCOMPLETE = VerdictName.SCALE, VerdictName.INCOMPLETE
 class Truth(Struct, frozen=True, kw_only=True):
     verdict: VerdictName
     also: tuple[VerdictName, ...] = ()
-    """Verdicts that are as right, where the design leaves room or a sample can fall either way."""
+    """Verdicts that are as right, where the rules leave room or a sample can fall either way."""
     scope: Scope | None
     cause: Cause
     why: str
