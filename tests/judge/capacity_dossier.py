@@ -39,11 +39,11 @@ def plan(**changes: Any) -> Plan:
         profile="crafted",
         service=Service(base_url="http://127.0.0.1:8000", model="m"),
         objective=Objective(
-            concurrency=Concurrency(target=8, floor=4, hold_s=3),
+            concurrency=Concurrency(target=8, floor=4, hold_s=1.5),
             input_tokens=InputTokens(target=4096, floor=2048),
             limits=LIMITS,
         ),
-        load=Load(reuse_share=0.0, concurrency=ConcurrencyLoad(input_tokens=512, output_tokens=16)),
+        load=Load(reuse_share=0.0, concurrency=ConcurrencyLoad(input_tokens=512, output_tokens=16, steps=(4,))),
         caps=Caps(),
     )
     return replace(made, **changes)
@@ -62,7 +62,7 @@ def profile(**changes: Any) -> Profile:
         sources=(),
         chain=(),
         cache=Cache(),
-        floors=Floors(soak_s=10, soak_idle_s=2, hold_s=3, concurrency_requests=20, latency_samples=5),
+        floors=Floors(soak_s=10, soak_idle_s=2, hold_s=1.5, concurrency_requests=20, latency_samples=5),
     )
     return replace(made, **changes)
 
@@ -275,6 +275,7 @@ class Run:
         begun, rounds = self.now, int(seconds / 0.21)
         bad = more.pop("bad", 0)
         evict = more.pop("evict", False)
+        wrong, checked = more.pop("wrong", 0), 0
         stopped, kv = more.pop("stopped", ""), more.pop("kv", 0.3)
         memory = self.gauges["memory"]
         for turn in range(rounds):
@@ -288,6 +289,10 @@ class Run:
                 if arm == "sentinel":
                     labels["sentinel"] = "0"
                     values["cached_tokens"] = 0 if turn == 0 or (evict and turn > 1) else 256
+                if arm == "short" and turn % 2:
+                    checked += 1
+                    labels["expect"] = "123456"
+                    values = {"answer": "the the the" if checked <= wrong else "123456"} | values
                 if turn and bad > 0:
                     bad -= 1
                     values |= {"state": State.INBAND_ERROR, "status": 200}
@@ -320,7 +325,7 @@ class Run:
         """Everything before `part` went well: `load`, `long_input`, `climb`, `soak`, `idle`, `end`."""
         steps = (
             ("load", self.load),
-            ("long_input", lambda: [self.rung(tokens) for tokens in (256, 1024, 2048, 4096)]),
+            ("long_input", lambda: [self.rung(tokens) for tokens in (512, 1024, 2048, 4096)]),
             ("climb", lambda: [self.level(streams) for streams in (1, 2, 4, 8)]),
             ("soak", self.soak),
             ("idle", self.idle),

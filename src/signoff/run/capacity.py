@@ -9,7 +9,7 @@ from signoff.collect.capacity.text import PROBE_WORDS, Corpus, Ruler, calibrate
 from signoff.collect.control import Control
 from signoff.core.record import Request
 from signoff.core.words import State
-from signoff.judge.capacity.sizes import sizes
+from signoff.judge.capacity.sizes import LOAD_OUTPUT_TOKENS, sizes
 from signoff.run.capacity_climb import climb
 from signoff.run.capacity_long import long_input
 from signoff.run.capacity_soak import soak
@@ -17,7 +17,6 @@ from signoff.run.capacity_stage import REST_SAMPLES, Health, Spent
 from signoff.run.capacity_work import Work
 from signoff.run.session import Events, Session
 
-LOAD_OUTPUT_TOKENS = 8
 TEMPLATE_GUESS_TOKENS = 40
 
 

@@ -11,6 +11,7 @@ from signoff.core.events import Event
 from signoff.core.record import Record, Request
 from signoff.core.words import Outcome
 from signoff.judge.capacity import window
+from signoff.judge.capacity.honest import honest
 from signoff.judge.capacity.level import RAMP, Level, client_tests, level, spoiled
 from signoff.judge.capacity.next_step import Try, next_try, soak_streams
 from signoff.run.capacity_stage import Stage
@@ -18,7 +19,7 @@ from signoff.run.capacity_work import Turns, Work
 from signoff.run.session import Events
 
 CHECK_EVERY, CHECKS_MAX = 8, 40
-"""Every eighth answer is kept, to a bound, and compared with what was asked."""
+"""Every eighth answer is kept, to a bound, and compared with what was asked; of one stream, the control, each is."""
 ATTEMPTS_MAX, ATTEMPT_S_MAX = 3, 20.0
 """Holds of one load, when the client itself was the bottleneck in those before and they were short."""
 LONGEST_HOLDS, LONGEST_S = 10.0, 600.0
@@ -28,20 +29,25 @@ LONGEST_HOLDS, LONGEST_S = 10.0, 600.0
 async def climb(work: Work) -> Events:
     turns = await work.turns()
     seen: list[Level] = []
+    records: list[Record] = []
     profile, plan = work.session.profile, work.session.plan
     while not work.over and (wanted := next_try(seen, work.sizes, plan, profile)) is not None:
         stage = work.stage(wanted.stage, wanted.streams)
         async for event in hold(work, stage, wanted, turns):
             yield event
+        records += stage.records
+        sent = honest(records, work.sizes)
         seen.append(
             level(
                 wanted.stage,
                 wanted.streams,
-                [r for r in stage.records if r.labels.get("arm") != "probe"],
+                [r for r in sent if r.stage == stage.name and r.labels.get("arm") != "probe"],
                 [window.table_of(url, scrapes) for url, scrapes in stage.scrapes.items()],
                 plan.objective.limits,
                 requests_min=wanted.requests_min,
                 samples_min=min(profile.floors.latency_samples, wanted.requests_min),
+                hold_s=wanted.hold_s,
+                input_tokens=work.sizes.input_tokens,
                 stopped=stage.stopped,
             )
         )
@@ -72,7 +78,7 @@ async def hold(work: Work, stage: Stage, wanted: Try, turns: Turns) -> AsyncIter
         async for event in _attempt(work, stage, wanted, maker):
             yield event
         long_ = clock.now_ns() - tried_ns > ATTEMPT_S_MAX * 1e9
-        own = _of(stage, attempt)
+        own = _of(work, stage, attempt)
         if stage.ended or long_ or not spoiled(own) or not _undecided(work, own, wanted):
             break
     async for evidence in stage.scrape("after"):
@@ -89,7 +95,7 @@ async def _attempt(work: Work, stage: Stage, wanted: Try, maker: "Turning") -> A
         async for event in stage.load(maker, streams=wanted.streams, until_ns=until_ns):
             yield event
     for _ in range(2):
-        missing = _missing(work, _of(stage, maker.number), wanted)
+        missing = _missing(work, _of(work, stage, maker.number), wanted)
         if stage.ended or not missing or clock.now_ns() >= last_ns:
             return
         maker.ramp()
@@ -97,8 +103,8 @@ async def _attempt(work: Work, stage: Stage, wanted: Try, maker: "Turning") -> A
             yield event
 
 
-def _of(stage: Stage, attempt: int) -> list[Record]:
-    return [r for r in stage.records if r.labels.get("attempt") == str(attempt)]
+def _of(work: Work, stage: Stage, attempt: int) -> list[Record]:
+    return [r for r in honest(stage.records, work.sizes) if r.labels.get("attempt") == str(attempt)]
 
 
 def _missing(work: Work, records: list[Record], wanted: Try) -> int:
@@ -138,7 +144,8 @@ class Turning:
     def __call__(self, _: int) -> Request:
         index, run = self._made, self._work.session.run_id
         self._made += 1
-        keep = index % CHECK_EVERY == 0 and self._kept < CHECKS_MAX
+        every = CHECK_EVERY if self._streams > 1 else 1
+        keep = index % every == 0 and self._kept < CHECKS_MAX
         self._kept += keep
         fact = prompts.needle(run, self._stage.name, index)
         messages = prompts.turn_messages(

@@ -6,10 +6,12 @@ from functools import partial
 from signoff.collect.capacity import prompts
 from signoff.collect.capacity.text import fitted
 from signoff.collect.tokenize import Message
-from signoff.core.events import Event
+from signoff.core.events import Event, RecordTaken
 from signoff.core.record import Record
 from signoff.core.words import State
+from signoff.judge.capacity.honest import honest
 from signoff.judge.capacity.sizes import prompt_tokens
+from signoff.read.stream import read_stream
 from signoff.run.capacity_stage import Stage
 from signoff.run.capacity_work import Work
 from signoff.run.session import Events
@@ -41,15 +43,24 @@ async def long_input(work: Work) -> Events:
             yield evidence
         for kind in prompts.KINDS:
             silence_s = _silence(rung, slowest)
-            async for event in _kind(work, stage, kind, tokens, SHORT_SAMPLES if index == 0 else 1, silence_s):
+            async for event in _kind(
+                work, stage, kind, tokens, SHORT_SAMPLES if index == 0 else 1, silence_s, first=index == 0
+            ):
                 yield event
         async for evidence in stage.scrape("after"):
             yield evidence
         yield stage.finish()
         took = [r.ttft_ns for r in stage.records if r.ttft_ns is not None]
         slowest = (rung, max(took) / 1e9) if took else slowest
-        if stage.stopped or not all(held(stage.records, kind) for kind in prompts.KINDS):
+        if stage.stopped or not all(held(honest(stage.records, work.sizes), kind) for kind in prompts.KINDS):
             return
+
+
+def _wrong(event: RecordTaken, expected: str) -> bool:
+    """Whether a whole answer lacks the fact that was asked for."""
+    answer = read_stream(event.exchange.response)
+    said = f"{answer.reasoning or ''}{answer.content or ''}"
+    return event.exchange.record.state is State.OK and expected not in said
 
 
 def held(records: list[Record], kind: str) -> bool:
@@ -67,10 +78,11 @@ def _silence(rung: int, slowest: tuple[int, float] | None) -> float:
 
 
 async def _kind(
-    work: Work, stage: Stage, kind: str, tokens: int, samples: int, silence_s: float
+    work: Work, stage: Stage, kind: str, tokens: int, samples: int, silence_s: float, *, first: bool
 ) -> AsyncIterator[Event]:
-    """The samples of one kind; after a failure two more tries."""
-    sent, tries = 0, samples
+    """The samples of one kind; two more tries after a failure, and after a wrong answer where the first length had
+    none: one of each kind proves nothing."""
+    sent, tries, wrong = 0, samples, False
     while sent < tries and not stage.ended:
         fact = prompts.needle(work.session.run_id, stage.name, kind, sent)
         seed = (work.session.run_id, stage.name, kind, sent)
@@ -91,7 +103,12 @@ async def _kind(
             tools=bool(tools),
         )
         async for event in stage.single(request):
+            wrong = wrong or (isinstance(event, RecordTaken) and _wrong(event, fact.value))
+            work.recalls = work.recalls and not (wrong and first)
             yield event
-        if sent == samples - 1 and any(r.state is not State.OK for r in stage.records if r.labels.get("kind") == kind):
+        if sent == samples - 1 and (
+            (wrong and work.recalls)
+            or any(r.state is not State.OK for r in stage.records if r.labels.get("kind") == kind)
+        ):
             tries = samples + TRIES_AFTER_FAILURE
         sent += 1

@@ -6,6 +6,7 @@ from signoff.collect.capacity import prompts
 from signoff.core.record import Request
 from signoff.core.words import State
 from signoff.judge.capacity.level import RAMP
+from signoff.judge.capacity.sizes import LONG_OUTPUTS
 from signoff.run.capacity_stage import REST_SAMPLES, Stage
 from signoff.run.capacity_work import Turns, Work
 from signoff.run.session import Events
@@ -13,7 +14,6 @@ from signoff.run.session import Events
 SENTINELS = 2
 CYCLE = 8
 """Of eight requests one is a sentinel, one is long, the others are short."""
-LONG_OUTPUTS = 4
 KEPT_MAX = 400
 """Answers that are kept and compared, spread over the soak."""
 IDLE_LOOKS = 6

@@ -7,7 +7,7 @@ from signoff.collect.capacity.text import Corpus, Ruler, fitted
 from signoff.collect.control import Control
 from signoff.collect.tokenize import Message
 from signoff.core.record import Request
-from signoff.judge.capacity.sizes import Sizes
+from signoff.judge.capacity.sizes import PROBE_OUTPUT_TOKENS, REST_OUTPUT_TOKENS, Sizes
 from signoff.run.capacity_stage import Health, Spent, Stage
 from signoff.run.session import Session
 
@@ -16,7 +16,7 @@ SILENCE_PER_LIMIT = 10.0
 """A request that says nothing for ten times the first-token limit has missed it beyond doubt."""
 DEADLINE_PER_SILENCE = 5.0
 PROBE_SILENCE_S = 5.0
-REST_WORDS, REST_OUTPUT_TOKENS = 64, 32
+REST_WORDS = 64
 
 
 class Turns:
@@ -36,6 +36,8 @@ class Work:
         self.sizes, self.corpus = sizes, corpus
         self.ruler = Ruler(tokens_per_word=2.2, exact=False)
         self.soak_streams: int | None = None
+        self.recalls = True
+        """Whether every fact in the shortest of the long inputs was recalled."""
         self._count = 0
         self._turns: Turns | None = None
         limit = session.plan.objective.limits.ttft_ms_p99
@@ -81,13 +83,14 @@ class Work:
         """A short request that asks only whether the service answers."""
         fact = prompts.needle(self.session.run_id, stage, attempt)
         messages = prompts.turn_messages(self.corpus, 0, 8, fact, self.session.run_id, stage, "probe", attempt)
-        return self.request(stage, messages, 4, {"arm": "probe"}, silence_s=PROBE_SILENCE_S)
+        return self.request(stage, messages, PROBE_OUTPUT_TOKENS, {"arm": "probe"}, silence_s=PROBE_SILENCE_S)
 
     def rest(self, stage: str, index: int) -> Request:
         """One of the requests whose pace is compared on an idle server."""
         fact = prompts.needle(self.session.run_id, stage, "rest", index)
         messages = prompts.turn_messages(self.corpus, 0, REST_WORDS, fact, self.session.run_id, stage, "rest", index)
-        return self.request(stage, messages, REST_OUTPUT_TOKENS, {"arm": "rest"})
+        labels = {"arm": "rest", "expect": fact.value}
+        return self.request(stage, messages, REST_OUTPUT_TOKENS, labels, keep=True)
 
     async def turns(self) -> Turns:
         """Words for the turns of the concurrency and soak stages, found once."""

@@ -2,7 +2,7 @@
 
 from signoff.core.dossier import Dossier
 from signoff.core.finding import Finding
-from signoff.judge.capacity import concurrency, load, long_input, service, soak
+from signoff.judge.capacity import answers, concurrency, load, long_input, memory, service, soak
 from signoff.judge.capacity.stages import see
 
 
@@ -13,6 +13,8 @@ def findings(dossier: Dossier) -> list[Finding]:
         *load.findings(seen),
         *long_input.findings(seen),
         *concurrency.findings(seen),
+        *answers.findings(seen),
         *soak.findings(seen),
+        *memory.findings(seen),
         *service.findings(seen),
     ]

@@ -6,11 +6,10 @@ from signoff.core.evidence import Value
 from signoff.core.finding import Finding
 from signoff.core.rounding import six
 from signoff.core.words import Bearing, Cause, Gate, Outcome, Phase, Scope, Severity, State
-from signoff.judge import summaries
 from signoff.judge.capacity import window
 from signoff.judge.capacity.level import LIMITS, Level
 from signoff.judge.capacity.next_step import CAP, CLIMB, broke, candidate, held, overload
-from signoff.judge.capacity.stages import Seen, argument, cited, metrics_cited, recalled
+from signoff.judge.capacity.stages import KILLED, NO_EVENT, Seen, argument, cited, metrics_cited
 
 REUSE_SLACK = 0.1
 """How much more than the plan's share of prompt tokens may come from the cache before the load counts as too easy."""
@@ -28,7 +27,6 @@ def findings(seen: Seen) -> list[Finding]:
         _held("capacity.concurrency.floor", seen, load.floor, Bearing.FLOOR),
         _held("capacity.concurrency.target", seen, load.target, Bearing.TARGET),
         _cap(seen),
-        _answers(seen),
         _reuse(seen),
     ]
 
@@ -37,24 +35,34 @@ def _climbed(seen: Seen) -> list[Level]:
     return sorted((x for x in seen.levels if x.stage.startswith(CLIMB)), key=lambda x: x.streams)
 
 
-def _judged(seen: Seen, wanted: int) -> tuple[Outcome, Level | None]:
-    """Whether a load of `wanted` requests at once held, and the level that says so."""
-    climbed = _climbed(seen)
-    most = held(seen.levels)
-    if most is not None and most >= wanted:
-        return Outcome.PASS, next((x for x in climbed if x.streams == most), None)
+def _unseen(seen: Seen, wanted: int) -> list[int]:
+    """Planned loads up to `wanted` of which there is no request, or no word of their begin and end."""
+    seen_at = {x.streams for x in _climbed(seen) if x.requests and x.stopped not in (NO_EVENT, KILLED)}
+    return [n for n in seen.sizes.levels if n <= wanted and n not in seen_at]
+
+
+def _judged(seen: Seen, wanted: int) -> tuple[Outcome, Level | None, str]:
+    """Whether a load of `wanted` requests at once held, the level that says so, and what is open. The ladder is the
+    plan's: a step that is not there is not run, unless the climb ended under it."""
+    climbed, unseen = _climbed(seen), _unseen(seen, wanted)
+    most, over = held(seen.levels), overload(seen.levels)
+    if most is not None and most >= wanted and not unseen:
+        return Outcome.PASS, next((x for x in climbed if x.streams == most), None), ""
+    at = next((x for x in climbed if x.streams == wanted), None)
+    if at is not None and at.outcome is Outcome.PASS and over is not None and over.streams < wanted:
+        return Outcome.INCONCLUSIVE, over, "a_lower_load_failed"
     below = [x for x in seen.levels if x.streams <= wanted and x.outcome is Outcome.FAIL]
     if below:
-        return Outcome.FAIL, max(below, key=lambda x: (bool(x.resource), x.streams))
-    at = next((x for x in climbed if x.streams == wanted), None)
-    if at is not None:
-        return (Outcome.NOT_RUN if at.why == "no_requests" else Outcome.INCONCLUSIVE), at
+        return Outcome.FAIL, max(below, key=lambda x: (bool(x.resource), x.streams)), ""
+    if at is not None and not unseen:
+        return Outcome.INCONCLUSIVE, at, at.why
     last = climbed[-1] if climbed else None
-    return (Outcome.INCONCLUSIVE if last is not None and last.requests else Outcome.NOT_RUN), last
+    tried = any(x.requests for x in climbed)
+    return Outcome.INCONCLUSIVE if tried else Outcome.NOT_RUN, at or last, "loads_not_seen" if unseen else ""
 
 
 def _held(code: str, seen: Seen, wanted: int, bearing: Bearing) -> Finding:
-    outcome, level = _judged(seen, wanted)
+    outcome, level, why = _judged(seen, wanted)
     load = seen.dossier.plan.objective.concurrency
     limits = seen.dossier.plan.objective.limits
     values: dict[str, Value] = {"target": load.target, "floor": load.floor, "held": held(seen.levels)}
@@ -75,7 +83,7 @@ def _held(code: str, seen: Seen, wanted: int, bearing: Bearing) -> Finding:
         phase=Phase.CONCURRENCY,
         resource=resource,
         scope=scope,
-        values=values | _measured(level),
+        values=values | _measured(level) | ({"open": why} if why else {}),
         limit={"concurrency": wanted} | {name: getattr(limits, name) for name in LIMITS},
         evidence=_evidence(seen, level),
         items=ITEMS,
@@ -164,62 +172,11 @@ def _cap(seen: Seen) -> Finding:
     )
 
 
-def _answers(seen: Seen) -> Finding:
-    """Answers under load against those of one stream, by the fact that each prompt holds."""
-    single: list[bool] = []
-    loaded: list[tuple[int, bool, str]] = []
-    for level in (*seen.levels,):
-        for record in seen.of(level.stage):
-            right = recalled(seen.dossier, record) if record.state is State.OK else None
-            if right is not None:
-                if level.streams == 1:
-                    single.append(right)
-                else:
-                    loaded.append((level.streams, right, record.id))
-    quiet = [recalled(seen.dossier, r) for r in seen.of("capacity.long_input") if r.state is State.OK]
-    single += [right for right in quiet[:4] if right is not None]
-    wrong = [(streams, ident) for streams, right, ident in loaded if not right]
-    able = bool(single) and sum(single) / len(single) > 0.5
-    expected = summaries.rate(len(single) - sum(single), len(single))
-    measured = summaries.rate(len(wrong), len(loaded))
-    if not loaded:
-        outcome = Outcome.NOT_RUN
-    elif not able:
-        outcome = Outcome.INCONCLUSIVE
-    elif not wrong:
-        outcome = Outcome.PASS
-    else:
-        limit = seen.dossier.plan.objective.limits.error_rate
-        beyond = measured.low > max(limit or 0.0, 0.01) and all(single)
-        outcome = Outcome.FAIL if beyond else Outcome.INCONCLUSIVE
-    return Finding(
-        code="capacity.concurrency.answers",
-        gate=Gate.CAPACITY,
-        outcome=outcome,
-        bearing=Bearing.SERVICE,
-        required=able or seen.dossier.profile.scope != "laboratory",
-        cause=Cause.CONCURRENCY if outcome is Outcome.FAIL else Cause.NONE,
-        phase=Phase.CONCURRENCY,
-        values={
-            "single_asked": len(single),
-            "single_wrong": len(single) - sum(single),
-            "single_wrong_high": expected.high if single else None,
-            "asked": len(loaded),
-            "wrong": len(wrong),
-            "wrong_share": measured.share,
-            "wrong_share_low": measured.low if loaded else None,
-            "wrong_from": min((streams for streams, _ in wrong), default=None),
-        },
-        evidence=tuple(f"record:{ident}" for _, ident in wrong[:8]),
-        items=(5, 6),
-    )
-
-
 def _reuse(seen: Seen) -> Finding:
     """The share of prompt tokens that came from the cache, against the plan's: more makes the load too easy."""
     wanted = seen.dossier.plan.load.reuse_share
     hits, queries = _sum(seen, window.HITS), _sum(seen, window.QUERIES)
-    share = six(hits / queries) if hits is not None and queries else None
+    share = None if hits is None or queries is None else six(hits / queries) if queries else 0.0 if not hits else None
     if not seen.levels or not any(x.requests for x in seen.levels):
         outcome = Outcome.NOT_RUN
     elif share is None:
@@ -233,7 +190,6 @@ def _reuse(seen: Seen) -> Finding:
         outcome=outcome,
         bearing=Bearing.EVIDENCE,
         severity=Severity.WARN if short else Severity.FAIL,
-        required=share is not None,
         phase=Phase.CONCURRENCY,
         values={"reuse_share_measured": share, "shared_tokens": seen.sizes.shared_tokens},
         limit={"reuse_share": wanted},

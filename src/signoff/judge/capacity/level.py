@@ -17,6 +17,7 @@ from signoff.core.rounding import six
 from signoff.core.words import Outcome, State
 from signoff.judge import summaries
 from signoff.judge.capacity import window
+from signoff.judge.capacity.honest import WORKED
 from signoff.judge.capacity.pressure import Pressure, pressure
 
 RAMP = "ramp"
@@ -29,6 +30,9 @@ DISQUALIFIED_SHARE_MAX = 0.02
 REFUSING_STATUS = (429, 503)
 DELIVERED_SHARE_MIN = 0.8
 """The least mean of requests in flight over the steady stretch, in shares of the load, or it was not that load."""
+PROMPT_SHARE_MIN = 0.5
+HELD_SHARE = 0.98
+"""Of the hold that the longest attempt must span, from its first request sent to its last ended."""
 SPOILED = ("no_requests", "caller_faults")
 """A load with these proves neither way, whatever the client measured."""
 SERVERS_OWN = frozenset({"queue_ms_p99", "preempted_share"})
@@ -76,8 +80,9 @@ class Level(Struct, frozen=True, kw_only=True):
 
 
 def caller_fault(record: Record) -> bool:
-    """The server rightly refused what we sent."""
-    return record.state is State.HTTP_ERROR and record.status in CALLER_STATUS and record.status not in SERVER_OWNED
+    """The server rightly refused what we sent; a refusal of what it took before is its own."""
+    refused = record.state is State.HTTP_ERROR and record.status in CALLER_STATUS and record.status not in SERVER_OWNED
+    return refused and WORKED not in record.labels
 
 
 def speaks(record: Record) -> bool:
@@ -217,6 +222,8 @@ def level(
     *,
     requests_min: int,
     samples_min: int,
+    hold_s: float = 0.0,
+    input_tokens: int = 0,
     slots: int | None = None,
     step_tokens: int | None = None,
     stopped: str = "",
@@ -236,7 +243,7 @@ def level(
     steady_from, steady_to = _steady(records, streams)
     seen = pressure(tables, steady_from, steady_to, slots, step_tokens, preemptions)
     refused = sum(r.status in REFUSING_STATUS for r in spoken if failure(r))
-    why = _open(records, spoken, faults, streams, stopped, tests)
+    why = _open(records, spoken, faults, streams, stopped, tests, hold_s) or _light(spoken, input_tokens)
     failing = {test.name for test in tests if test.outcome is Outcome.FAIL}
     if failing & SERVERS_OWN or (failing and why not in SPOILED):
         outcome = Outcome.FAIL
@@ -266,6 +273,21 @@ def _borders(records: Sequence[Record]) -> tuple[int, int]:
     return min(r.sent_ns for r in records), max(r.end_ns for r in records)
 
 
+def _light(spoken: Sequence[Record], input_tokens: int) -> str:
+    """Prompts of far fewer tokens, by the server's own count, than the load was to have are not that load."""
+    told = sorted(r.prompt_tokens for r in spoken if r.state is State.OK and r.prompt_tokens is not None)
+    light = bool(told) and told[len(told) // 2] < PROMPT_SHARE_MIN * input_tokens
+    return "prompts_too_short" if light else ""
+
+
+def held_s(records: Sequence[Record]) -> float:
+    """Seconds of the longest attempt, by its own requests."""
+    attempts: dict[str, list[Record]] = {}
+    for record in records:
+        attempts.setdefault(record.labels.get("attempt", ""), []).append(record)
+    return max((six((to - begun) / 1e9) for begun, to in map(_borders, attempts.values())), default=0.0)
+
+
 def _steady(records: Sequence[Record], streams: int) -> tuple[int, int]:
     """From the instant at which every stream was sending to the last at which a request was sent: what comes after
     only drains."""
@@ -289,7 +311,13 @@ def delivered(records: Sequence[Record], streams: int) -> float:
 
 
 def _open(
-    records: Sequence[Record], spoken: Sequence[Record], faults: int, streams: int, stopped: str, tests: Sequence[Test]
+    records: Sequence[Record],
+    spoken: Sequence[Record],
+    faults: int,
+    streams: int,
+    stopped: str,
+    tests: Sequence[Test],
+    hold_s: float,
 ) -> str:
     """Why a load that missed no limit still cannot be said to have held; empty when it can."""
     if not spoken:
@@ -298,6 +326,8 @@ def _open(
         return "caller_faults"
     if stopped:
         return stopped
+    if held_s(spoken) < HELD_SHARE * hold_s:
+        return "held_too_short"
     if delivered(records, streams) < DELIVERED_SHARE_MIN:
         return "load_not_delivered"
     undecided = next((f"{t.name}_open" for t in tests if t.outcome is Outcome.INCONCLUSIVE), "")
@@ -305,7 +335,7 @@ def _open(
 
 
 def _resource(tests: Sequence[Test], seen: Pressure, refused: int) -> str:
-    """Saturated (design, section 1): at its bound for a fifth of the steady time while first token or queue miss their
+    """Saturated: at its bound for a fifth of the steady time while first token or queue miss their
     limit, or preemptions above the plan's share. An answer of 503 or 429 is a queue that was refused."""
     failing = {test.name for test in tests if test.outcome is Outcome.FAIL}
     if "preempted_share" in failing:

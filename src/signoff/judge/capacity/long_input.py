@@ -4,25 +4,25 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from signoff.core.events import StageStarted
 from signoff.core.evidence import Value
 from signoff.core.finding import Finding
 from signoff.core.record import Record
 from signoff.core.rounding import six
-from signoff.core.words import Bearing, Cause, Gate, Outcome, Phase, Severity, State
+from signoff.core.words import Bearing, Cause, Gate, Outcome, Phase, State
 from signoff.judge import summaries
 from signoff.judge.capacity import window
-from signoff.judge.capacity.level import caller_fault, speaks
+from signoff.judge.capacity.answers import CHANCE_MAX, asked_of, contrast, judged, waived
+from signoff.judge.capacity.level import speaks
 from signoff.judge.capacity.pressure import KV_BOUND
 from signoff.judge.capacity.sizes import prompt_tokens
-from signoff.judge.capacity.stages import Seen, cited, metrics_cited, recalled
+from signoff.judge.capacity.stages import NO_EVENT, Seen, cited, metrics_cited, recalled, whole
 
 STAGE = "capacity.long_input"
 OVERFLOW = "maximum context length"
 """In the server's refusal of a prompt that passes its window."""
 LENGTH_SHARE = 0.95
 """Of the rung's tokens that a prompt must have by the server's own count."""
-RECALL_SHARE_MIN = 0.5
-"""A model that recalls fewer short prompts than this cannot be asked about long ones."""
 
 
 class Rung(Struct, frozen=True, kw_only=True):
@@ -43,27 +43,25 @@ def findings(seen: Seen) -> list[Finding]:
 
 
 def rungs(seen: Seen) -> list[Rung]:
-    """The lengths that were begun, rising."""
-    found = []
-    for event in seen.dossier.events:
-        step = event.stage.removeprefix(STAGE + ".") if hasattr(event, "stage") else ""
-        if hasattr(event, "conditions") and step.isdigit() and event is seen.dossier.started(f"{STAGE}.{step}"):
-            found.append(_rung(seen, int(step)))
-    return sorted(found, key=lambda rung: rung.tokens)
+    """The lengths of the plan's ladder, and any other of which there is a word or a request, rising."""
+    stages = [*seen.by_stage, *(e.stage for e in seen.dossier.events if isinstance(e, StageStarted))]
+    found = {n for stage in stages if stage.startswith(STAGE + ".") and (n := whole(stage[len(STAGE) + 1 :]))}
+    return [_rung(seen, n) for n in sorted(found | set(seen.sizes.rungs))]
 
 
 def _rung(seen: Seen, tokens: int) -> Rung:
     stage = f"{STAGE}.{tokens}"
     finished, own = seen.dossier.finished(stage), [r for r in seen.of(stage) if r.stage == stage]
     spoken = [r for r in own if speaks(r)]
+    begun = seen.dossier.started(stage) is not None and finished is not None
     kinds = sorted({r.labels.get("kind", "") for r in own})
     held = [_most_succeeded([r for r in spoken if r.labels.get("kind") == kind]) for kind in kinds]
-    overflow = any(caller_fault(r) and OVERFLOW in r.error for r in own)
+    overflow = any(r.state is State.HTTP_ERROR and OVERFLOW in r.error for r in own)
     if overflow or any(h is False for h in held):
         outcome = Outcome.FAIL
     elif not own:
         outcome = Outcome.NOT_RUN
-    elif len(kinds) > 1 and all(held) and _long_enough(spoken, prompt_tokens(tokens, seen.sizes)):
+    elif begun and len(kinds) > 1 and all(held) and _long_enough(spoken, prompt_tokens(tokens, seen.sizes)):
         outcome = Outcome.PASS
     else:
         outcome = Outcome.INCONCLUSIVE
@@ -71,7 +69,7 @@ def _rung(seen: Seen, tokens: int) -> Rung:
         tokens=tokens,
         outcome=outcome,
         records=tuple(own),
-        stopped=finished.stopped if finished is not None else "killed",
+        stopped=finished.stopped if begun and finished is not None else NO_EVENT,
         overflow=overflow,
     )
 
@@ -183,50 +181,47 @@ def _floor(seen: Seen, ladder: Sequence[Rung]) -> Finding:
 
 
 def _recall(seen: Seen, ladder: Sequence[Rung]) -> Finding:
-    """Compared with the first rung: wrong answers on long prompts prove something only where short ones were right."""
-    asked = [
-        (rung.tokens, r, right) for rung in ladder for r in rung.records if _asked(seen, r, right := _right(seen, r))
-    ]
-    short = [right for tokens, _, right in asked if tokens == ladder[0].tokens] if ladder else []
-    long_ = [(tokens, r, right) for tokens, r, right in asked if tokens != ladder[0].tokens] if ladder else []
-    wrong = [(tokens, r) for tokens, r, right in long_ if not right]
-    able = bool(short) and sum(bool(s) for s in short) / len(short) > RECALL_SHARE_MIN
-    if not ladder or not any(rung.records for rung in ladder):
+    """Compared with the first rung: wrong answers on long prompts prove something only where short ones were right, and
+    only when they are more than the shorter ones' share and chance explain. A share within the error rate warns."""
+    asked = [rung for rung in ladder if rung.records]
+    short = asked_of(seen, _whole(seen, asked[0].records) if asked else ())
+    long_ = asked_of(seen, [r for rung in asked[1:] for r in _whole(seen, rung.records)])
+    limit = seen.dossier.plan.objective.limits.error_rate
+    each = [asked_of(seen, _whole(seen, rung.records)) for rung in asked]
+    upper = [contrast(each[:cut], each[cut:]) for cut in range(1, len(each))]
+    outcome, severity, chance = judged(short, long_, upper, limit)
+    if not asked:
         outcome = Outcome.NOT_RUN
-    elif not able or not long_:
-        outcome = Outcome.INCONCLUSIVE
-    elif len(wrong) > 1 or (wrong and len(wrong) == len(long_)):
-        outcome = Outcome.FAIL
-    else:
-        outcome = Outcome.INCONCLUSIVE if wrong else Outcome.PASS
-    laboratory = seen.dossier.profile.scope == "laboratory"
     return Finding(
         code="capacity.long_input.recall",
         gate=Gate.CAPACITY,
         outcome=outcome,
         bearing=Bearing.SERVICE,
-        severity=Severity.FAIL,
-        required=not (laboratory and not able),
+        severity=severity,
+        required=not (outcome is Outcome.INCONCLUSIVE and waived(seen, short, long_)),
         cause=Cause.LONG_INPUT if outcome is Outcome.FAIL else Cause.NONE,
         phase=Phase.LONG_INPUT,
         values={
-            "short_right": sum(bool(s) for s in short),
-            "short_asked": len(short),
-            "long_right": len(long_) - len(wrong),
-            "long_asked": len(long_),
-            "wrong_from_tokens": min((tokens for tokens, _ in wrong), default=None),
+            "short_right": len(short.right),
+            "short_asked": short.compared,
+            "long_right": len(long_.right),
+            "long_asked": long_.compared,
+            "unread": long_.asked - long_.compared,
+            "wrong_from_tokens": min((_tokens(r) for r in long_.wrong), default=None),
+            "chance": chance if long_.wrong else None,
         },
-        evidence=cited([r for _, r in wrong] or [r for _, r, _ in asked]),
+        limit={"chance": CHANCE_MAX, "error_rate": limit},
+        evidence=cited(long_.wrong or (*short.right, *long_.right)),
         items=(6,),
     )
 
 
-def _right(seen: Seen, record: Record) -> bool | None:
-    """A wrong answer counts only when it was as long as asked: one that the window cut proves nothing."""
-    right = recalled(seen.dossier, record)
-    cut = (record.completion_tokens or 0) < seen.sizes.long_output_tokens
-    return None if right is False and cut else right
+def _whole(seen: Seen, records: Sequence[Record]) -> list[Record]:
+    """Without the wrong answers that the window cut: those prove nothing."""
+    least = seen.sizes.long_output_tokens
+    cut = {r.id for r in records if r.state is State.OK and (r.completion_tokens or 0) < least}
+    return [r for r in records if r.id not in cut or recalled(seen.dossier, r) is not False]
 
 
-def _asked(seen: Seen, record: Record, right: bool | None) -> bool:
-    return record.state is State.OK and right is not None
+def _tokens(record: Record) -> int:
+    return whole(record.stage[len(STAGE) + 1 :]) or 0

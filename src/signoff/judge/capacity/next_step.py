@@ -53,12 +53,17 @@ def requests_min(streams: int, plan: Plan, profile: Profile) -> int:
     return least if streams >= plan.objective.concurrency.floor else min(least, max(2, streams))
 
 
-def _climb(streams: int, sizes: Sizes, plan: Plan, profile: Profile) -> Try:
+def hold_s(streams: int, sizes: Sizes, plan: Plan) -> float:
+    """Seconds for which a load is held."""
     worth = streams >= plan.objective.concurrency.floor
+    return sizes.hold_s if worth else sizes.hold_s * BELOW_FLOOR_HOLD_SHARE
+
+
+def _climb(streams: int, sizes: Sizes, plan: Plan, profile: Profile) -> Try:
     return Try(
         stage=f"{CLIMB}.{streams}",
         streams=streams,
-        hold_s=sizes.hold_s if worth else sizes.hold_s * BELOW_FLOOR_HOLD_SHARE,
+        hold_s=hold_s(streams, sizes, plan),
         requests_min=requests_min(streams, plan, profile),
     )
 
@@ -91,9 +96,13 @@ def candidate(seen: Sequence[Level]) -> int | None:
 
 
 def held(seen: Sequence[Level]) -> int | None:
-    """The highest load that held every time it was tried; `None` when none did."""
+    """The highest load that held every time it was tried, and after an overload none above the cap: what held once
+    above a load that failed is no load to carry. `None` when none did."""
     failed = {level.streams for level in seen if broke(level)}
     passed = [x.streams for x in seen if x.outcome is Outcome.PASS and x.streams not in failed]
+    if overload(seen) is not None:
+        cap = candidate(seen)
+        passed = [streams for streams in passed if cap is not None and streams <= cap]
     return max(passed, default=None)
 
 

@@ -12,11 +12,12 @@ from signoff.core.rounding import six
 from signoff.core.words import Bearing, Cause, Gate, Outcome, Phase, Severity, State
 from signoff.judge import summaries
 from signoff.judge.capacity import window
-from signoff.judge.capacity.level import LIMITS, speaks
+from signoff.judge.capacity.level import LIMITS, REFUSING_STATUS, SERVER_OWNED, speaks
 from signoff.judge.capacity.pressure import KV_BOUND
-from signoff.judge.capacity.stages import Seen, cited, metrics_cited
+from signoff.judge.capacity.stages import Seen, cited, metrics_cited, whole
 from signoff.read.launch_log import LogNote
 
+IDLE = "capacity.idle"
 LOST, HUNG = "service_lost", "service_stalled"
 LOOK_BACK_NS = 15 * 10**9
 NEEDED = {
@@ -65,14 +66,14 @@ def death(seen: Seen) -> Death | None:
     """Where the service was lost first, by the loop's own word or by a start time that changed; `None`: it lived."""
     ended = [e for e in seen.dossier.events if isinstance(e, StageFinished) and e.gate is Gate.CAPACITY and e.stopped]
     first = next((e for e in ended if e.stopped in (LOST, HUNG)), None)
-    silent = next((r for r in seen.all_of("capacity.idle") if r.state is not State.OK and speaks(r)), None)
+    silent = next((r for r in seen.all_of(IDLE) if r.state not in (State.OK, State.ABORTED)), None)
     if first is None and silent is None:
         return _restart(seen)
     told_ns = first.at_ns if first is not None else (silent.end_ns if silent is not None else 0)
     before = sorted((r for r in seen.records if r.end_ns <= told_ns and speaks(r)), key=lambda r: r.end_ns)
     alive = max((i for i, r in enumerate(before) if r.state is State.OK), default=-1)
     bad = before[alive + 1 :]
-    stage = bad[0].stage if bad else (first.stage if first is not None else "capacity.idle")
+    stage = bad[0].stage if bad else (first.stage if first is not None else IDLE)
     hung = (first is not None and first.stopped == HUNG) or any(
         r.state in (State.STALLED, State.TIMEOUT) for r in bad[:3]
     )
@@ -122,17 +123,15 @@ def _failure_note(seen: Seen) -> LogNote | None:
 
 
 def _alive(seen: Seen, found: Death | None) -> Finding:
-    """Dead, hung or restarted; and whether that was resources or software (design of the product, where an
-    out-of-memory or stall belongs)."""
+    """Dead, hung or restarted; and whether that was resources or software."""
     items = (4, 6, 7)
     if not seen.records:
         return _about("capacity.service.alive", Outcome.NOT_RUN, Bearing.SERVICE, items=items)
     if found is None:
-        alive = any(r.state is State.OK for r in seen.records)
-        outcome = Outcome.PASS if alive else Outcome.INCONCLUSIVE
-        return _about(
-            "capacity.service.alive", outcome, Bearing.SERVICE, values={"requests": len(seen.records)}, items=items
-        )
+        last = any(r.state is State.OK for r in seen.all_of(IDLE))
+        values = {"requests": len(seen.records), "kind": "was not asked", "stage": IDLE, "kv_at_death": None}
+        outcome = Outcome.PASS if last else Outcome.INCONCLUSIVE
+        return _about("capacity.service.alive", outcome, Bearing.SERVICE, values=values, items=items)
     note = _failure_note(seen)
     outcome, bearing, cause, resource = _placed(seen, found, note)
     return _about(
@@ -185,7 +184,7 @@ def _placed(seen: Seen, found: Death, note: LogNote | None) -> tuple[Outcome, Be
 def _under_floor(seen: Seen, found: Death) -> bool:
     """Whether the load at which it died is one that the floor asks for."""
     parts = found.stage.split(".")
-    size = int(parts[2]) if len(parts) > 2 and parts[2].isdigit() else 0
+    size = (whole(parts[2]) if len(parts) > 2 else None) or 0
     objective = seen.dossier.plan.objective
     floor = objective.input_tokens.floor if found.phase is Phase.LONG_INPUT else objective.concurrency.floor
     return size <= floor
@@ -220,12 +219,12 @@ def _inband(seen: Seen, found: Death | None) -> Finding:
 
 
 def _server_errors(seen: Seen, found: Death | None) -> Finding:
-    """Answers of HTTP 5xx at loads up to the floor, nothing being at its bound: the software's own. 503 is a queue that
-    says no. Above the floor the load that did not hold says it all."""
+    """Answers of HTTP 5xx at loads up to the floor, or of 4xx to what was answered before, nothing being at its bound:
+    the software's own. 503 is a queue that says no. Above the floor the load that did not hold says it all."""
     limit, floor = seen.dossier.plan.objective.limits.error_rate, seen.dossier.plan.objective.concurrency.floor
     free = {x.stage for x in seen.levels if x.streams <= floor and not x.pressure.bound}
     spoken = [r for r in seen.records if speaks(r) and r.stage in free and (found is None or r.end_ns < found.at_ns)]
-    bad = [r for r in spoken if r.state is State.HTTP_ERROR and (r.status or 0) >= 500 and r.status != 503]
+    bad = [r for r in spoken if r.state is State.HTTP_ERROR and r.status not in (*REFUSING_STATUS, *SERVER_OWNED)]
     outcome = _rated(len(bad), len(spoken), limit)
     rate = summaries.rate(len(bad), len(spoken))
     return _about(

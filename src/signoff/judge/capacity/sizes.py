@@ -6,6 +6,10 @@ from signoff.core.plan import Plan
 from signoff.core.profile import Profile
 
 OUTPUT_TOKENS, LONG_OUTPUT_TOKENS = 128, 32
+LOAD_OUTPUT_TOKENS, REST_OUTPUT_TOKENS, PROBE_OUTPUT_TOKENS = 8, 32, 4
+"""Of the first completion, of the requests on the idle server, and of one that only asks whether it answers."""
+LONG_OUTPUTS = 4
+"""Times the output of the others that the long turns of the soak ask for."""
 INPUT_TOKENS = 2048
 UNITS_PER_PROMPT = 3
 """A prompt spans several units of the prefix cache, or its shared part could never be hit."""

@@ -1,4 +1,4 @@
-"""Soak: errors, drift, memory, eviction, cache given back; and whether it lasted as long as it claims."""
+"""Soak: errors, drift, eviction, cache given back; and whether it lasted as long as it claims."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,17 @@ from signoff.core.record import Record
 from signoff.core.rounding import six
 from signoff.core.words import Bearing, Cause, Gate, Outcome, Phase, Severity, State
 from signoff.judge.capacity import window
-from signoff.judge.capacity.level import RAMP, error_test, failure, speaks
+from signoff.judge.capacity.level import (
+    CALLER_SHARE_MAX,
+    DELIVERED_SHARE_MIN,
+    RAMP,
+    caller_fault,
+    delivered,
+    error_test,
+    failure,
+    speaks,
+)
+from signoff.judge.capacity.next_step import soak_streams
 from signoff.judge.capacity.pressure import pressure
 from signoff.judge.capacity.stages import Seen, argument, cited, metrics_cited, number, seconds
 
@@ -26,13 +36,17 @@ REST_LEAST_MS = 1.0
 REST_MIN, REST_RATIO, REST_Z = 4, 1.5, 2.3
 """Five against five that are all slower have a z of 2.6, one chance in 252; four against four 2.3, one in 70."""
 KV_SLACK = 0.005
-MEMORY_RATIO, MEMORY_RISING = 1.1, 0.9
+KV_IDLE_MAX = 0.02
+"""An idle engine holds at most a null block of a small cache; more before the run is what another run left."""
 LENGTH_SHARE = 0.98
 EVICTED_SHARE, EVICTED_MIN = 0.2, 3
+COUNTED_SHARE, COMMON_SHARE, DENSE_UNIT = 0.9, 0.95, 16
+"""Of the hits that are possible, those that must be counted; of a sentinel, what its repeats have in common; tokens of
+a block where the profile knows no other."""
 
 
 def findings(seen: Seen) -> list[Finding]:
-    return [_errors(seen), _drift(seen), _kv_idle(seen), _memory(seen), _sentinels(seen), _length(seen)]
+    return [_errors(seen), _drift(seen), _kv_idle(seen), _sentinels(seen), _length(seen)]
 
 
 def _about(code: str, outcome: Outcome, bearing: Bearing, **more: object) -> Finding:
@@ -55,21 +69,25 @@ def span(records: Sequence[Record]) -> tuple[int, int]:
 
 def _errors(seen: Seen) -> Finding:
     """Failures of the soak; they are the software's unless a resource was at its bound meanwhile."""
-    records = [r for r in seen.of(SOAK) if speaks(r)]
+    sent = seen.of(SOAK)
+    records = [r for r in sent if speaks(r)]
+    faults = sum(caller_fault(r) for r in sent)
+    spoiled = faults > CALLER_SHARE_MAX * len(sent)
     limit = seen.dossier.plan.objective.limits.error_rate
     test = error_test(records, limit, seen.dossier.profile.floors.concurrency_requests)
     begun, ended = span(records)
     step_tokens = seen.log.max_num_batched_tokens if seen.log is not None else None
     bound = pressure(seen.tables, begun, ended, argument(seen.log, "max_num_seqs"), step_tokens, None).bound
-    exhausted = bound if test.outcome is Outcome.FAIL else ""
+    exhausted = bound if test.outcome is Outcome.FAIL and not spoiled else ""
     return _about(
         "capacity.soak.errors",
-        Outcome.NOT_RUN if not records else test.outcome,
+        Outcome.NOT_RUN if not sent else Outcome.INCONCLUSIVE if spoiled else test.outcome,
         Bearing.FLOOR if exhausted else Bearing.SERVICE,
         resource=exhausted,
         values={
             "requests": len(records),
             "failed": sum(failure(r) for r in records),
+            "caller_faults": faults,
             "error_rate_measured": test.value,
             "error_rate_low": test.low,
             "error_rate_high": test.high,
@@ -192,26 +210,28 @@ def _kv_idle(seen: Seen) -> Finding:
             seen.tables, window.KV_NAMES, loaded.at_ns if loaded else begun, (loaded.at_ns if loaded else begun) + 10**9
         )
         running = window.gauge(seen.tables, (window.RUNNING,), begun, ended)
-        rest = float(before[0]) if len(before) else 0.0
+        rest = float(before[0]) if loaded is not None and len(before) else None
+        asked = any(r.state is State.OK for r in seen.all_of(IDLE))
         last = float(kv[-1]) if len(kv) else None
         still = float(running[-1]) if len(running) else None
         quiet_s = seconds(finished, "idle_s") or 0.0
         quiet_until = number(finished.conditions, "quiet_until_ns", ended)
         foreign = window.grown_inside(seen.tables, window.PROMPT_TOKENS, begun, quiet_until)
         values = {
-            "kv_before": six(rest) if len(before) else None,
+            "kv_before": None if rest is None else six(rest),
             "kv_after": None if last is None else six(last),
             "running_after": still,
             "idle_s": quiet_s,
             "foreign_prompt_tokens": foreign,
         }
         alone = seen.dossier.plan.service.exclusive and not foreign
-        if last is None or not alone or quiet_s < LENGTH_SHARE * seen.sizes.idle_s:
+        if last is None or rest is None or not asked or not alone or quiet_s < LENGTH_SHARE * seen.sizes.idle_s:
             outcome = Outcome.INCONCLUSIVE
         elif (still or 0.0) > 0 and foreign is None:
             outcome = Outcome.INCONCLUSIVE  # somebody's request, or one that hangs: only the counter could tell
         else:
-            outcome = Outcome.FAIL if last > rest + KV_SLACK or (still or 0.0) > 0 else Outcome.PASS
+            kept = last > rest + KV_SLACK or last > KV_IDLE_MAX or (still or 0.0) > 0
+            outcome = Outcome.FAIL if kept else Outcome.INCONCLUSIVE if rest > KV_IDLE_MAX else Outcome.PASS
     return _about(
         "capacity.soak.kv_idle",
         outcome,
@@ -223,36 +243,9 @@ def _kv_idle(seen: Seen) -> Finding:
     )
 
 
-def _memory(seen: Seen) -> Finding:
-    """Resident memory of the server's front process; others are not published, and some frontends publish none."""
-    records = seen.of(SOAK)
-    begun, ended = span(records)
-    seen_bytes = window.gauge(seen.tables, (window.MEMORY,), begun, ended) if records else np.array([])
-    third = len(seen_bytes) // 3
-    values: dict[str, object] = {"scrapes": len(seen_bytes)}
-    if not records:
-        outcome = Outcome.NOT_RUN
-    elif third < 2:
-        outcome = Outcome.INCONCLUSIVE
-    else:
-        ratio = float(np.median(seen_bytes[-third:]) / np.median(seen_bytes[:third]))
-        rising = float(np.mean(np.diff(seen_bytes) >= 0))
-        values |= {"memory_ratio": six(ratio), "rising_share": six(rising), "peak_gib": six(seen_bytes.max() / 2**30)}
-        outcome = Outcome.FAIL if ratio >= MEMORY_RATIO and rising >= MEMORY_RISING else Outcome.PASS
-    return _about(
-        "capacity.soak.memory",
-        outcome,
-        Bearing.SERVICE,
-        required=False,
-        values=values,
-        limit={"ratio": MEMORY_RATIO},
-        evidence=metrics_cited(seen.tables, begun, ended),
-        items=(7,),
-    )
-
-
 def _sentinels(seen: Seen) -> Finding:
-    """Prefixes that come again: once hit, they should stay in the cache while the load is one that is meant to hold."""
+    """Prefixes that come again: once hit, they should stay in the cache while the load is one that is meant to hold.
+    Where answers do not say cached tokens, the server's counters may: when hits are all that the soak can have."""
     sent = sorted((r for r in seen.of(SOAK) if r.labels.get("arm") == "sentinel"), key=lambda r: r.sent_ns)
     known = [r for r in sent if r.state is State.OK and r.cached_tokens is not None]
     warmed: set[str] = set()
@@ -264,10 +257,12 @@ def _sentinels(seen: Seen) -> Finding:
         elif record.cached_tokens:
             warmed.add(which)
     evicted = [r for r in later if not r.cached_tokens]
-    if not sent:
+    offered = any(r.cached_tokens is not None for r in seen.dossier.records)
+    counted = None if later or offered else _counted(seen)  # where answers do say them, their absence is a gap
+    if not seen.of(SOAK):
         outcome = Outcome.NOT_RUN
     elif not later:
-        outcome = Outcome.INCONCLUSIVE
+        outcome = Outcome.PASS if counted is not None and counted >= COUNTED_SHARE else Outcome.INCONCLUSIVE
     else:
         often = len(evicted) >= EVICTED_MIN and len(evicted) > EVICTED_SHARE * len(later)
         outcome = Outcome.FAIL if often else Outcome.PASS
@@ -275,29 +270,60 @@ def _sentinels(seen: Seen) -> Finding:
         "capacity.soak.sentinels",
         outcome,
         Bearing.HITS,
-        required=False,
-        values={"sent": len(sent), "after_first_hit": len(later), "evicted": len(evicted)},
+        required=seen.dossier.profile.cache.caching_required or seen.dossier.profile.hits_required,
+        values={
+            "sent": len(sent),
+            "after_first_hit": len(later),
+            "evicted": len(evicted),
+            "counted_share": counted,
+        },
         limit={"evicted_share": EVICTED_SHARE},
         evidence=cited(evicted or later),
         items=(6,),
     )
 
 
+def _counted(seen: Seen) -> float | None:
+    """Hits by the server's counter over the tokens that the soak can hit at most, whole units alone; `None` where
+    sentinels are shorter than a unit, or nothing was counted."""
+    records = [r for r in seen.of(SOAK) if r.state is State.OK]
+    unit = max(seen.dossier.profile.cache.units, default=DENSE_UNIT)
+    again = [r for r in records if r.labels.get("arm") == "sentinel"]
+    sentinels = max(0, len(again) - len({r.labels.get("sentinel", "") for r in again}))
+    each = int(COMMON_SHARE * seen.sizes.input_tokens) // unit * unit
+    shared = seen.sizes.shared_tokens // unit * unit * (len(records) - len(again))
+    hits = window.delta(seen.tables, window.HITS, *span(records))
+    if not each or not sentinels or hits is None:
+        return None
+    return six(hits / (sentinels * each + shared))
+
+
 def _length(seen: Seen) -> Finding:
-    """A soak excludes only what it was long enough to show."""
-    held = seconds(seen.dossier.finished(SOAK), "held_s")
-    wanted = seen.sizes.soak_s
-    if seen.dossier.started(SOAK) is None:
+    """A soak excludes only what it was long enough to show, by its requests: how long they span, and whether they were
+    the load all the while."""
+    records = [r for r in seen.of(SOAK) if speaks(r)]
+    started, finished = seen.dossier.started(SOAK), seen.dossier.finished(SOAK)
+    begun, ended = span(records)
+    held, wanted = six((ended - begun) / 1e9), seen.sizes.soak_s
+    streams = soak_streams(seen.levels, seen.sizes, seen.dossier.plan.objective.concurrency.floor)
+    share = delivered(records, streams) if records and streams else 0.0
+    if started is None and not records:
         outcome = Outcome.NOT_RUN
     else:
-        outcome = Outcome.PASS if held is not None and held >= LENGTH_SHARE * wanted else Outcome.INCONCLUSIVE
-    finished = seen.dossier.finished(SOAK)
+        long_enough = held >= LENGTH_SHARE * wanted and share >= DELIVERED_SHARE_MIN
+        whole = started is not None and finished is not None and not finished.stopped
+        outcome = Outcome.PASS if long_enough and whole else Outcome.INCONCLUSIVE
     return _about(
         "capacity.soak.length",
         outcome,
         Bearing.EVIDENCE,
-        values={"held_s": held, "stopped": (finished.stopped or None) if finished else None},
-        limit={"soak_s": wanted},
-        evidence=("profile.json#floors", "plan.yaml#load.soak"),
+        values={
+            "held_s": held,
+            "load_share": share,
+            "streams": streams,
+            "stopped": (finished.stopped or None) if finished else None,
+        },
+        limit={"soak_s": wanted, "load_share": DELIVERED_SHARE_MIN},
+        evidence=("profile.json#floors", "plan.yaml#load.soak", *cited(records[:1])),
         items=(6,),
     )

@@ -115,7 +115,7 @@ def delta(found: Sequence[MetricTable], name: str, from_ns: int, to_ns: int) -> 
     """How much a counter grew, all servers and engines; `None` when it was not seen at both ends, or fell."""
     grown = [_growth(t, column, from_ns, to_ns) for t in found for column in t.series(name).values()]
     if not grown:
-        return 0.0 if name == PREEMPTIONS and _publishes_on_first_use(found, from_ns, to_ns) else None
+        return 0.0 if name in (PREEMPTIONS, HITS) and _publishes_on_first_use(found, from_ns, to_ns) else None
     return None if any(g is None for g in grown) else float(sum(g for g in grown if g is not None))
 
 

@@ -165,17 +165,21 @@ ENTRIES: tuple[Entry, ...] = (
         title="Answers right under load",
         checked="Whether facts are recalled under concurrency as they are by a single request.",
         matters="Races and corrupted states show as wrong answers under load, with HTTP 200.",
-        measured="Every eighth answer holds a fact that was asked for; a single stream is the control.",
+        measured="Every eighth answer holds a fact that was asked for, compared by Fisher's exact test with those of "
+        "a single stream, the idle server and short inputs, and of lower loads.",
         changes="Right answers under load.",
         sentences={
-            PASS: "All {asked} compared answers under load were right.",
+            PASS: "{wrong} of {asked} compared answers under load were wrong, {single_wrong} of {single_asked} alone.",
             FAIL: "Answers wrongly under load: {wrong} of {asked} compared answers, from {wrong_from} at once on, "
-            "while {single_asked} single ones had {single_wrong} wrong.",
+            "while {single_asked} single ones had {single_wrong} wrong (chance {chance}).",
             OPEN: "Answers under load cannot be judged: {wrong} of {asked} wrong, {single_wrong} of {single_asked} "
-            "wrong alone.",
+            "wrong alone, {unread} not kept.",
             NOT_RUN: "No answer under load was compared.",
         },
-        next_step={FAIL: "Repeat the wrong prompts alone, and under load in eager mode."},
+        next_step={
+            FAIL: "Repeat the wrong prompts alone, and under load in eager mode.",
+            OPEN: "Hold the loads for longer, so that more answers are compared.",
+        },
     ),
     Entry(
         code="capacity.concurrency.reuse",

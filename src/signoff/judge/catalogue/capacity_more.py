@@ -17,7 +17,8 @@ ENTRIES: tuple[Entry, ...] = (
             PASS: "{failed} of {requests} requests of the soak failed.",
             FAIL: "{failed} of {requests} requests of the soak failed (rate {error_rate_measured}, at least "
             "{error_rate_low}; limit {error_rate}).",
-            OPEN: "The soak's error rate is open: {failed} of {requests} failed, limit {error_rate}.",
+            OPEN: "The soak's error rate is open: {failed} of {requests} failed, limit {error_rate}; {caller_faults} "
+            "more were refused as the caller's fault.",
             NOT_RUN: "The soak was not run.",
         },
         next_step={FAIL: "Look at the failed requests' own words and the log at those instants.", OPEN: "Soak longer."},
@@ -51,7 +52,8 @@ ENTRIES: tuple[Entry, ...] = (
             PASS: "KV use {kv_before} before, {kv_after} after {idle_s} s of silence.",
             FAIL: "Keeps cache: KV use {kv_before} before, {kv_after} after {idle_s} s of silence, {running_after} "
             "still running.",
-            OPEN: "Whether cache is given back is open: KV use after the idle phase {kv_after}, {running_after} "
+            OPEN: "Whether cache is given back is open: KV use {kv_before} before, {kv_after} after the idle phase, "
+            "{running_after} "
             "running, prompt tokens of others meanwhile {foreign_prompt_tokens}.",
             NOT_RUN: "The idle phase was not run.",
         },
@@ -62,15 +64,55 @@ ENTRIES: tuple[Entry, ...] = (
         title="Memory of the front process",
         checked="Whether the server's front process grows over the soak.",
         matters="Host memory leaks kill after days.",
-        measured="Resident memory from its own metrics, first third against last; other processes are not published.",
+        measured="Resident memory from its own metrics: medians of six parts of the soak, rising from part to part and "
+        "in the last third still; other processes are not published.",
         changes="Memory that levels off.",
         sentences={
-            PASS: "Resident memory {memory_ratio} of its start, peak {peak_gib} GiB.",
+            PASS: "Resident memory {memory_ratio} of its start and not rising all through, peak {peak_gib} GiB.",
             FAIL: "Grows: resident memory {memory_ratio} of its start and still rising, peak {peak_gib} GiB.",
             OPEN: "Resident memory was not published or seen too seldom ({scrapes} scrapes).",
             NOT_RUN: "The soak was not run.",
         },
-        next_step={FAIL: "Watch anonymous memory of every process of the server over a longer soak."},
+        next_step={
+            FAIL: "Watch anonymous memory of every process of the server over a longer soak.",
+            OPEN: "Serve metrics by a frontend that publishes process_resident_memory_bytes, or soak longer.",
+        },
+    ),
+    Entry(
+        code="capacity.memory.curves",
+        title="Memory curves seen",
+        checked="Whether KV use and resident memory of every server were seen all through the stages.",
+        matters="A peak or a leak that no curve shows cannot be excluded.",
+        measured="Scrapes of both series from the first request of the gate to its last.",
+        changes="Metrics with both series.",
+        sentences={
+            PASS: "Curves over inputs to {input_tokens_most} tokens, outputs of {output_tokens}, {concurrency_most} at "
+            "once: KV use at most {kv_peak}, resident memory at most {memory_peak_gib} GiB.",
+            OPEN: "No curve of {missing}: KV use at most {kv_peak}, resident memory at most {memory_peak_gib} GiB.",
+            NOT_RUN: "Nothing was sent.",
+        },
+        next_step={OPEN: "Make the metrics of every server publish {missing}."},
+    ),
+    Entry(
+        code="capacity.soak.answers",
+        title="Answers right through the soak",
+        checked="Whether facts are recalled in the soak as they are by a single request and under short load.",
+        matters="State that rots over time gives fluent wrong answers with HTTP 200.",
+        measured="Kept answers spread over the soak hold a fact that was asked for, compared by Fisher's exact test "
+        "with single requests and with the loads before.",
+        changes="Right answers through the soak, all of them kept.",
+        sentences={
+            PASS: "{wrong} of {asked} compared answers of the soak were wrong, {single_wrong} of {single_asked} alone.",
+            FAIL: "Answers wrongly in the soak: {wrong} of {asked} compared answers, while {single_asked} single ones "
+            "had {single_wrong} wrong (chance {chance}).",
+            OPEN: "Answers of the soak cannot be judged: {wrong} of {asked} wrong, {single_wrong} of {single_asked} "
+            "wrong alone, {unread} not kept.",
+            NOT_RUN: "The soak was not run.",
+        },
+        next_step={
+            FAIL: "Restart, soak again, and repeat the wrong prompts alone while it runs.",
+            OPEN: "Soak longer, so that more answers are compared.",
+        },
     ),
     Entry(
         code="capacity.soak.sentinels",
@@ -80,12 +122,17 @@ ENTRIES: tuple[Entry, ...] = (
         measured="Two prefixes sent again and again; cached tokens after each was hit once.",
         changes="Hits that stay; a server that says cached tokens, where they are not said.",
         sentences={
-            PASS: "{evicted} of {after_first_hit} repeats found their prefix evicted.",
+            PASS: "{evicted} of {after_first_hit} repeats found their prefix evicted; where no cached tokens are said, "
+            "{counted_share} of the possible hits were counted.",
             FAIL: "Evicts: {evicted} of {after_first_hit} repeats found their prefix gone.",
-            OPEN: "No repeat was ever hit or cached tokens are not said; {sent} were sent.",
+            OPEN: "No repeat was ever hit, or cached tokens are not said and the counters do not show it "
+            "({counted_share} of the possible hits counted); {sent} were sent.",
             NOT_RUN: "The soak was not run.",
         },
-        next_step={FAIL: "Lower the concurrency or give the cache more room."},
+        next_step={
+            FAIL: "Lower the concurrency or give the cache more room.",
+            OPEN: "Launch with --enable-prompt-tokens-details, so that answers say their cached tokens.",
+        },
     ),
     Entry(
         code="capacity.soak.length",
@@ -96,7 +143,7 @@ ENTRIES: tuple[Entry, ...] = (
         changes="A soak of the demanded time.",
         sentences={
             PASS: "Soaked for {held_s} s, demanded are {soak_s} s.",
-            OPEN: "Soaked for {held_s} s of {soak_s} s ({stopped}).",
+            OPEN: "Soaked for {held_s} s of {soak_s} s with {load_share} of the load in flight ({stopped}).",
             NOT_RUN: "The soak was not run.",
         },
         next_step={OPEN: "Soak for {soak_s} s.", NOT_RUN: "Soak for {soak_s} s."},
@@ -112,7 +159,8 @@ ENTRIES: tuple[Entry, ...] = (
         sentences={
             PASS: "The service answered to the end of the gate.",
             FAIL: "The service {kind} in {stage} (KV use {kv_at_death}; the log says {log_says}: {log_text}).",
-            OPEN: "The service {kind} in {stage}, and nothing shows why (KV use {kv_at_death}).",
+            OPEN: "Whether the service lived to the end is open: it {kind} in {stage}, and nothing shows why (KV use "
+            "{kv_at_death}).",
             NOT_RUN: "Nothing was sent.",
         },
         next_step={
