@@ -4,10 +4,10 @@ import time
 from typing import Any
 
 from signoff.sim import wire
-from signoff.sim.asked import Asked
 from signoff.sim.engine import DEAD, Engine
 from signoff.sim.http1 import Reply
 from signoff.sim.model import Thought, Token
+from signoff.sim.request import Asked
 from signoff.sim.sequences import Sequence
 from signoff.sim.settings import Settings
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from signoff.core.workload import rng
 from signoff.sim.blocks import chain
+from signoff.sim.engine_faults import RESTART, EngineFaults
 from signoff.sim.metrics import Metrics
-from signoff.sim.misbehaviour import RESTART, Misbehaviour
 from signoff.sim.scheduler import Scheduler, Step
 from signoff.sim.sequences import Sequence
 from signoff.sim.settings import Settings
@@ -19,8 +19,8 @@ DEAD = "EngineCore encountered an issue. See stack trace (above) for the root ca
 class Engine:
     """Steps while there is work. `dead` is set once and for all when the engine dies; `hung` when it stops stepping."""
 
-    def __init__(self, settings: Settings, metrics: Metrics, misbehaviour: Misbehaviour) -> None:
-        self.settings, self.metrics, self.misbehaviour = settings, metrics, misbehaviour
+    def __init__(self, settings: Settings, metrics: Metrics, engine_faults: EngineFaults) -> None:
+        self.settings, self.metrics, self.engine_faults = settings, metrics, engine_faults
         self.scheduler = Scheduler(settings)
         self.dead = False
         self.hung = False
@@ -38,8 +38,8 @@ class Engine:
 
     def submit(self, sequence: Sequence) -> None:
         """Queue a request; its callbacks run inside the step that concerns them."""
-        if self.misbehaviour.first_s is None:
-            self.misbehaviour.first_s = self._now()
+        if self.engine_faults.first_s is None:
+            self.engine_faults.first_s = self._now()
         self.scheduler.add(sequence)
         self._gauges()
         self._wake.set()
@@ -76,11 +76,11 @@ class Engine:
                 ready_s = self._now()
                 continue
             began_s = max(ready_s, self._now() - 0.05)
-            why = self.misbehaviour.fatal(self.scheduler, self._now())
+            why = self.engine_faults.fatal(self.scheduler, self._now())
             if why:
                 self.die(why)
                 return
-            if self.misbehaviour.hangs(self.scheduler, self._now()):
+            if self.engine_faults.hangs(self.scheduler, self._now()):
                 self.hung = True
                 if self.on_hang is not None:
                     self.on_hang()
@@ -95,16 +95,16 @@ class Engine:
 
     def _admitted(self, sequence: Sequence) -> None:
         if sequence.preemptions == 0:
-            sequence.reported_cached = self.misbehaviour.reported_hits(sequence)
+            sequence.reported_cached = self.engine_faults.reported_hits(sequence)
             self.metrics.admitted(sequence)
 
     def _seconds(self, step: Step) -> float:
         """How long a step takes: a floor, what prefill computes, and a little for each request."""
         settings = self.settings
         seconds = settings.step_ms / 1000
-        seconds += (step.tokens - step.decoding) / self.misbehaviour.prefill_tokens_per_s()
+        seconds += (step.tokens - step.decoding) / self.engine_faults.prefill_tokens_per_s()
         seconds += len(step.work) * settings.stream_us / 1e6
-        seconds *= self.misbehaviour.slowness()
+        seconds *= self.engine_faults.slowness()
         return seconds * (1 + settings.jitter_share * (self._jitter.random() - 0.5))
 
     def _finish(self, step: Step) -> None:
@@ -134,7 +134,7 @@ class Engine:
         self._gauges()
 
     def _end(self, sequence: Sequence, reason: str) -> None:
-        self.scheduler.end(sequence, keep_blocks=self.misbehaviour.leaks())
+        self.scheduler.end(sequence, keep_blocks=self.engine_faults.leaks())
         if "prefix-evict" in self.settings.faults:
             self.scheduler.pool.evict_free()
         shown = reason if reason in ("stop", "length", "abort", "error") else "stop"

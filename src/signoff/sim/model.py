@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from signoff.core.workload import words
-from signoff.sim.filling import Material, best_tool, fill
+from signoff.sim.arguments import Material, best_tool, fill
 from signoff.sim.template import END_OF_MESSAGE, call_ids, closed, opened, text_of
 from signoff.sim.tokens import pieces, raw_of
 

@@ -17,6 +17,7 @@ from msgspec import structs
 
 from signoff.core.workload import rng, words
 from signoff.errors import SignoffError
+from signoff.sim.engine_faults import RESTART
 from signoff.sim.failing import LOAD_FAULTS, engine_death, failed_launch, hung_step
 from signoff.sim.gateway import Gateway
 from signoff.sim.host import write_root
@@ -24,7 +25,6 @@ from signoff.sim.host_facts import Host
 from signoff.sim.http1 import Incoming, Listener, Reply
 from signoff.sim.launch import launched
 from signoff.sim.launch_log import LaunchLog
-from signoff.sim.misbehaviour import RESTART
 from signoff.sim.service import Service
 from signoff.sim.settings import Settings
 from signoff.sim.stats_line import StatsLine

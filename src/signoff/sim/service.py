@@ -9,8 +9,14 @@ import msgspec
 
 from signoff.core.workload import nonce, rng
 from signoff.sim import wire
+from signoff.sim.answer_faults import AnswerFaults
 from signoff.sim.answering import Answering, Choice
-from signoff.sim.asked import (
+from signoff.sim.engine import DEAD, Engine
+from signoff.sim.engine_faults import EngineFaults
+from signoff.sim.http1 import Incoming, Reply
+from signoff.sim.metrics import Metrics
+from signoff.sim.model import Question, think, tokens_of
+from signoff.sim.request import (
     Asked,
     Refusal,
     asked_chat,
@@ -22,12 +28,6 @@ from signoff.sim.asked import (
     wrong,
     wrongs,
 )
-from signoff.sim.engine import DEAD, Engine
-from signoff.sim.http1 import Incoming, Reply
-from signoff.sim.metrics import Metrics
-from signoff.sim.misbehaviour import Misbehaviour
-from signoff.sim.model import Question, think, tokens_of
-from signoff.sim.mouth import Mouth
 from signoff.sim.sequences import Sequence
 from signoff.sim.settings import Settings
 from signoff.sim.tokens import Ids, decode, raw_of
@@ -42,9 +42,9 @@ class Service:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.metrics = Metrics(settings)
-        self.misbehaviour = Misbehaviour(settings)
-        self.engine = Engine(settings, self.metrics, self.misbehaviour)
-        self.mouth = Mouth(settings)
+        self.engine_faults = EngineFaults(settings)
+        self.engine = Engine(settings, self.metrics, self.engine_faults)
+        self.answer_faults = AnswerFaults(settings)
         self.created = int(time.time())
         shape = json.dumps([settings.version, settings.model, settings.unit, settings.kv_blocks])
         self.fingerprint = f"vllm-{settings.version}-{hashlib.sha256(shape.encode()).hexdigest()[:8]}"
@@ -160,9 +160,9 @@ class Service:
         if self.engine.dead:
             reply.send(500, wire.error_event(DEAD)[6:-2])
             return
-        if self.mouth.refuses(len(self.engine.scheduler.running) + len(self.engine.scheduler.waiting)):
+        if self.answer_faults.refuses(len(self.engine.scheduler.running) + len(self.engine.scheduler.waiting)):
             raise Refusal("Internal server error", None, 500, "InternalServerError")
-        asked.prompts = [self.mouth.headed(prompt, self.taken) for prompt in asked.prompts]
+        asked.prompts = [self.answer_faults.headed(prompt, self.taken) for prompt in asked.prompts]
         answering = Answering(
             asked,
             self._choices(asked, request_id),
@@ -171,7 +171,7 @@ class Service:
             response_id=("chatcmpl-" if chat else "cmpl-") + request_id,
             fingerprint=self.fingerprint,
         )
-        answering.break_after = self.mouth.breaks_after(asked.stream)
+        answering.break_after = self.answer_faults.breaks_after(asked.stream)
         reply.on_gone = lambda: answering.abort(self.engine)
         for choice in answering.choices:
             prompt = asked.prompts[choice.index // asked.n]
@@ -189,10 +189,10 @@ class Service:
 
     def _choice(self, index: int, question: Question, asked: Asked, request_id: str, prompt_tokens: int) -> Choice:
         draw = rng("ids", self.settings.seed, request_id, index)
-        thought = self.mouth.thought(think(question), question, request_id, prompt_tokens)
+        thought = self.answer_faults.thought(think(question), question, request_id, prompt_tokens)
         tokens, finish = tokens_of(thought, question)
         thoughts = sum(1 for token in tokens if token.field == "reasoning")
-        tokens = self.mouth.tokens(tokens, request_id)
+        tokens = self.answer_faults.tokens(tokens, request_id)
         names = [f"chatcmpl-tool-{draw.getrandbits(64):016x}" for _ in thought.calls]
         choice = Choice(index, thought, tokens, names, thoughts)
         choice.finish = finish
@@ -207,7 +207,7 @@ class Service:
             prompt=prompt,
             answer_ids=[token.id for token in choice.tokens],
             finish=choice.finish or "stop",
-            hashes=self.engine.hashes(self.mouth.cached_as(prompt, self.taken), asked.salt),
+            hashes=self.engine.hashes(self.answer_faults.cached_as(prompt, self.taken), asked.salt),
             salt=asked.salt,
             max_tokens=asked.max_tokens or 0,
             arrived_s=self.engine.now_s,
@@ -226,7 +226,7 @@ class Service:
             prompt=prompt,
             answer_ids=answer_ids,
             finish="length",
-            hashes=self.engine.hashes(self.mouth.cached_as(prompt, self.taken), ""),
+            hashes=self.engine.hashes(self.answer_faults.cached_as(prompt, self.taken), ""),
             salt="",
             max_tokens=len(answer_ids),
             arrived_s=self.engine.now_s,

@@ -17,7 +17,7 @@ from signoff.sim.tokens import Ids, encode, raw_of
 REPEATED = " the" * 64
 
 
-class Mouth:
+class AnswerFaults:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.faults = settings.faults

@@ -10,7 +10,7 @@ ILLEGAL = "torch.AcceleratorError"
 RESTART = "restart"
 
 
-class Misbehaviour:
+class EngineFaults:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.faults = settings.faults
