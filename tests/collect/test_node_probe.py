@@ -237,3 +237,28 @@ async def test_a_log_too_large_is_cut_in_the_middle(tmp_path: Path, monkeypatch:
     (log,) = await read_logs(Node(name="e", via="file", address=str(tmp_path)))
     assert log.raw == b"a" * 50 + b"\n" + b"z" * 50
     assert log.conditions == {"bytes_total": 400, "bytes_cut": 300}
+
+
+def test_addresses_of_interfaces_are_read_without_loopback(root: Path) -> None:
+    assert probe(root)["facts"]["addresses"]["readings"] == []  # a root without them: a reason, no guess
+    assert probe(root)["facts"]["addresses"]["missing"]
+    (root / "proc/net/fib_trie").write_text(
+        "Main:\n  +-- 10.7.0.0/24 2 0 2\n     |-- 10.7.0.0\n        /24 link UNICAST\n     |-- 10.7.0.4\n"
+        "        /32 host LOCAL\n     |-- 10.7.0.255\n        /32 link BROADCAST\n"
+        "     |-- 127.0.0.1\n        /32 host LOCAL\n"
+    )
+    (root / "proc/net/if_inet6").write_text(
+        "fd000000000000000000000000000002 02 40 00 00     eth0\n"
+        "00000000000000000000000000000001 01 80 10 80       lo\nodd\n"
+    )
+    (reading,) = probe(root)["facts"]["addresses"]["readings"]
+    assert reading["value"] == "10.7.0.4 fd00::2"
+
+
+def test_a_process_tells_its_number_inside_its_container(root: Path) -> None:
+    status = root / f"proc/{PID}/status"
+    assert probe(root)["servers"][0]["processes"][0]["pid_inside"] == PID
+    status.write_text("Name:\tvllm\nNSpid:\t4711\t17\t1\n")
+    assert probe(root)["servers"][0]["processes"][0]["pid_inside"] == 1
+    status.write_text("Name:\tvllm\n")
+    assert probe(root)["servers"][0]["processes"][0]["pid_inside"] is None
