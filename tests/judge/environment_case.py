@@ -76,7 +76,7 @@ class Case(Struct):
         self.events.append(StageStarted(stage="capacity.load", gate=Gate.CAPACITY, at_ns=T_NS + 1))
         if after:
             card = next(card for card in self.cards if card.kind == "launch_log")
-            self.add("probe", json.dumps(probe or self.probe()).encode(), when="after")
+            self.add("probe", json.dumps(later(probe or self.probe())).encode(), when="after")
             self.add("launch_log", self.blobs[card.digest] if log is None else log, when="after")
         return self
 
@@ -98,6 +98,14 @@ class Case(Struct):
 
     def outcomes(self) -> dict[str, Outcome]:
         return {code: finding.outcome for code, finding in self.findings().items()}
+
+
+def later(document: dict) -> dict:  # type: ignore[type-arg]
+    """A probe document as one taken a minute later."""
+    about = document.get("probe")
+    if not isinstance(about, dict) or not isinstance(about.get("began_unix_ns"), int):
+        return document
+    return {**document, "probe": {**about, "began_unix_ns": about["began_unix_ns"] + 60 * 10**9}}
 
 
 def plan_of(profile: str, nodes: Sequence[Node], simulated: bool) -> Plan:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from environment_case import Case, case_of, with_plan
+from environment_case import Case, case_of, later, with_plan
 from msgspec.structs import replace
 
 from signoff.core.words import Bearing, Outcome, Scope, Severity, VerdictName
@@ -217,9 +217,9 @@ def test_a_port_held_by_another_program_is_said(case: Case) -> None:
 
 def test_a_restart_during_the_run_shows_in_the_second_probe(case: Case) -> None:
     document = case.probe()
-    case.add("probe", json.dumps(document).encode(), when="after")
+    case.add("probe", json.dumps(later(document)).encode(), when="after")
     assert case.outcomes()["environment.process.same"] is PASS
     document["servers"][0]["processes"][0]["started_unix_s"] += 900
     case.cards = [c for c in case.cards if c.conditions.get("when") != "after"]
-    case.add("probe", json.dumps(document).encode(), when="after")
+    case.add("probe", json.dumps(later(document)).encode(), when="after")
     assert case.outcomes()["environment.process.same"] is UNCLEAR

@@ -175,3 +175,13 @@ def test_a_process_that_changed_stays_open_however_much_is_missing(case: Case) -
     document["servers"][0]["processes"][0]["started_unix_s"] = None
     loaded.cards = [c for c in case.cards if not (c.kind == "probe" and c.conditions.get("when") == "after")]
     assert judged(loaded)[1].verdict is INCOMPLETE
+
+
+def test_the_document_from_before_is_no_second_look(case: Case) -> None:
+    loaded = case.loaded()
+    loaded.cards = [c for c in case.cards if not (c.kind == "probe" and c.conditions.get("when") == "after")]
+    first = next(c for c in loaded.cards if c.kind == "probe")
+    loaded.add("probe", loaded.blobs[first.digest], when="after")
+    found, decision = judged(loaded)
+    assert found["environment.process.same"].outcome is UNCLEAR
+    assert decision.verdict is INCOMPLETE

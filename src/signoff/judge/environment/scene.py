@@ -311,6 +311,8 @@ def _loaded(dossier: Dossier) -> bool:
 def _node(dossier: Dossier, node: Node) -> NodeView:
     probe, digest, why = _probe(dossier, node, "before")
     after, after_digest, why_after = _probe(dossier, node, "after")
+    if probe is not None and after is not None and (after.began_unix_ns or 0) <= (probe.began_unix_ns or 0):
+        after, why_after = None, "the probe document is not newer than the one from before the load"
     smi, smi_digest = _smi(dossier, node, probe, digest, "before")
     smi_after, _ = _smi(dossier, node, after, after_digest, "after")
     logs = dossier.of_kind("launch_log", node.name)
