@@ -211,7 +211,7 @@ def test_a_service_that_dies_is_evidence_and_ends_nothing_else(runs):
     assert alive.values["log_says"] == "illegal_access"
     assert any(e.stopped == "service_lost" for e in run.events if isinstance(e, StageFinished))
     assert {r.state for r in run.dossier.records} & {State.REFUSED, State.RESET, State.INBAND_ERROR}
-    for code in ("capacity.concurrency.target", "capacity.soak.drift", "capacity.soak.kv_idle"):
+    for code in ("capacity.soak.drift", "capacity.soak.kv_idle"):  # by then it is gone, however fast the climb was
         assert run.found[code].outcome is not Outcome.PASS, code
 
 
