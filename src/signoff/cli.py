@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from signoff.judge.judgement import Judgement
     from signoff.run.prepare import Setup
 
+NAME_CHARS_MAX = 80
+
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
@@ -51,7 +53,7 @@ def main() -> None:
     except BrokenPipeError:
         sys.exit(0)
     except Exception:
-        traceback.print_exc()
+        print(printable(traceback.format_exc(), newlines=True), end="", file=sys.stderr)
         print("signoff: this is a fault of Signoff itself; the lines above say where.", file=sys.stderr)
         sys.exit(OWN_FAULT)
 
@@ -126,7 +128,8 @@ def run(
 def _fresh_name(name: str) -> Path:
     import time
 
-    return Path(f"{name}-{time.strftime('%Y%m%d-%H%M%S')}")
+    plain = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)[:NAME_CHARS_MAX].lstrip(".-") or "run"
+    return Path(f"{plain}-{time.strftime('%Y%m%d-%H%M%S')}")
 
 
 def _accept(setup: "Setup", folder: Path, json: bool) -> None:
@@ -189,7 +192,10 @@ def judge(bundle: Bundle, json: Json = False) -> None:
             REFUSED,
         )
     if not is_signed(bundle):
-        write_results(bundle, judgement, render_all(dossier, judgement))
+        try:
+            write_results(bundle, judgement, render_all(dossier, judgement))
+        except OSError as error:
+            raise SignoffError(f"{bundle}: cannot write: {error.strerror}", "Judge a copy you may write.") from None
     _print_judgement(bundle, judgement, json)
     sys.exit(EXIT_CODES[judgement.verdict.verdict])
 

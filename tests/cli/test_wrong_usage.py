@@ -9,7 +9,8 @@ import threading
 import pytest
 import typer
 
-from signoff.cli import app
+from signoff.cli import _fresh_name, _write, app
+from signoff.errors import SignoffError
 
 PLAN = """schema: signoff/plan/1
 name: trial
@@ -184,6 +185,22 @@ def test_a_place_that_cannot_be_written(tmp_path, serve):
     assert done.returncode == 2
     assert "no/such/x.yaml: cannot write" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_report_that_cannot_be_written_is_usage(tmp_path):
+    with pytest.raises(SignoffError, match="cannot write: No such file or directory"):
+        _write(tmp_path / "no" / "x.html", b"page")
+    with pytest.raises(SignoffError, match="cannot write"):
+        _write(tmp_path, b"page")
+
+
+@pytest.mark.parametrize("name", ["../../etc/x", "/etc/x", "a\x1b[2Jb", ".", "", "名字", "x" * 999])
+def test_a_bundle_named_by_the_plan_lies_here(name):
+    made = _fresh_name(name)
+    assert made.parent.name == ""
+    assert made.name[0] not in ".-"
+    assert made.name.isprintable()
+    assert len(made.name) < 120
 
 
 @pytest.mark.parametrize("command", ["load", "init", "run"])
