@@ -140,6 +140,8 @@ def test_each_is_caught_or_left_open(code, changed, wanted):
         ({"metrics": {URL: table(requests=(0, 2), tokens=(0, 20))}}, "the_server_counted_less"),
         ({"metrics": {"http://other/metrics": table()}}, "a_server_was_not_scraped"),
         ({"metrics": {URL: table(requests=None)}}, "counters_not_seen"),
+        ({"metrics": {URL: table(requests=(0, np.inf))}}, "the_server_counted_less"),
+        ({"metrics": {URL: table(requests=(-1.7e308, 1.7e308))}}, "counters_not_seen"),
         ({"metrics": {URL: table(requests=(np.nan, 9), tokens=(np.nan, 90))}}, "other_traffic"),
     ],
 )

@@ -137,9 +137,7 @@ def _explained(error: msgspec.ValidationError, tree: Any, place: str) -> PlanErr
     else:
         detail = f"{said}; found {_found(found)}"
     key = f" `{_name(path)}`" if path else ""
-    return PlanError(
-        f"{place}:{_line(tree, path)}:{key} {detail}", "Mend that key; every key stands in docs/plan.md."
-    )
+    return PlanError(f"{place}:{_line(tree, path)}:{key} {detail}", "Mend that key; every key stands in docs/plan.md.")
 
 
 def _refuse_contradictions(plan: Plan, tree: Any, place: str) -> None:

@@ -4,6 +4,7 @@ Requests of ours that ended well are counted; those that ended otherwise may or 
 between the first and both together. Outside that, somebody else was there, or a server was not watched.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -34,7 +35,7 @@ def grown(table: MetricTable, name: str) -> float | None:
         if len(met) == 0:
             continue
         values = column[met]
-        if np.any(np.diff(values) < 0):
+        if np.any(values[1:] < values[:-1]):
             return None
         seen = True
         total += float(values[-1]) - (float(values[0]) if met[0] == 0 else 0.0)
@@ -54,6 +55,8 @@ def alone(dossier: Dossier, without_records: Outcome) -> Finding:
     if any(requests is None or tokens is None for requests, tokens in counts):
         return _finding(Outcome.INCONCLUSIVE, {"reason": "counters_not_seen"}, cited(tables))
     requests, tokens = sum(c[0] or 0.0 for c in counts), sum(c[1] or 0.0 for c in counts)
+    if not (math.isfinite(requests) and math.isfinite(tokens)):
+        return _finding(Outcome.INCONCLUSIVE, {"reason": "counters_not_seen"}, cited(tables))
     values, open_ = _compared(records, requests, tokens, dossier.plan.objective.input_tokens.target)
     return _finding(Outcome.INCONCLUSIVE if open_ else Outcome.PASS, values | {"reason": open_ or None}, cited(tables))
 

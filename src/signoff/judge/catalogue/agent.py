@@ -127,7 +127,8 @@ _EFFECTS = Entry(
     sentences={
         Outcome.PASS: "{executed} of {intents} intents were carried out, each once.",
         Outcome.FAIL: "{repeated} calls came again for an intent already carried out, for instance {example}.",
-        Outcome.INCONCLUSIVE: "{executed} of {intents} intents were seen carried out; whether each once, cannot be told: {reason}.",
+        Outcome.INCONCLUSIVE: "{executed} of {intents} intents were seen carried out; whether each once, cannot be "
+        "told: {reason}.",
         Outcome.NOT_RUN: "The tool loop was not run.",
     },
     next_step={

@@ -76,11 +76,11 @@ ENTRIES: tuple[Entry, ...] = (
         measured="A self-check against a paced server before the run, and a lag probe during it that marks records.",
         changes="A client machine with a free core, near the server.",
         sentences={
-            Outcome.PASS: "The client was fit: {disqualified_share:.1%} of {requests} requests disqualified, first token "
-            "off by {self_check_ttft_error_ms_p99} ms at p99 in its self-check.",
+            Outcome.PASS: "The client was fit: {disqualified_share:.1%} of {requests} requests disqualified, first "
+            "token off by {self_check_ttft_error_ms_p99} ms at p99 in its self-check.",
             Outcome.INCONCLUSIVE: "The client cannot be trusted here: {disqualified_share:.1%} of {requests} requests "
-            "disqualified (at most {disqualified_share_max:.0%}); self-check {self_check_ok} of {self_check_requests} ok, "
-            "first token off by {self_check_ttft_error_ms_p99} ms at p99 (at most {ttft_error_ms_max}).",
+            "disqualified (at most {disqualified_share_max:.0%}); self-check {self_check_ok} of {self_check_requests} "
+            "ok, first token off by {self_check_ttft_error_ms_p99} ms at p99 (at most {ttft_error_ms_max}).",
         },
         next_step={Outcome.INCONCLUSIVE: "Give the client a core of its own, close other programs, and run again."},
     ),

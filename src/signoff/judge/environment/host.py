@@ -176,9 +176,9 @@ def _kernel(scene: Scene, view: NodeView) -> Finding:
         unread = view.unseen_after or (_kernel_gaps(view.probe_after) if view.probe_after is not None else "")
     outcome = Outcome.FAIL if wrong else Outcome.INCONCLUSIVE if unread else Outcome.PASS
     values: dict[str, Value] = {
-        "messages": "; ".join(wrong[:12]) or None,
+        "messages": "; ".join(wrong[:12]) or (None if unread else ""),
         "count": len(wrong),
-        "other_xids": ", ".join(str(n) for _, n, _ in xids if n not in ACTION_XIDS)[:200] or None,
+        "other_xids": ", ".join(str(n) for _, n, _ in xids if n not in ACTION_XIDS)[:200] or (None if unread else ""),
         "reason": unread or None,
     }
     warn = any(number not in ACTION_XIDS for _, number, _ in xids)

@@ -78,7 +78,7 @@ def _finding(
     outcome = Outcome.INCONCLUSIVE if unfit or launch is None else Outcome.FAIL if wrong else Outcome.PASS
     values: dict[str, Value] = {
         "count": len(wrong or listed or []),
-        "options": "; ".join(wrong or listed or [])[:1500] or None,
+        "options": "; ".join(wrong or listed or [])[:1500] or ("" if launch is not None else None),
         "read_from": launch.source if launch is not None else None,
         "reason": unfit or ((view.blind or "neither command line nor launch log") if launch is None else None),
     }

@@ -141,7 +141,7 @@ def _unexplained(scene: Scene, view: NodeView) -> Finding:
     values: dict[str, Value] = {
         "count": len(shapes),
         "lines": len(unknown),
-        "texts": " | ".join(f"L{note.line}: {note.text[:200]}" for _, note in shown) or None,
+        "texts": " | ".join(f"L{note.line}: {note.text[:200]}" for _, note in shown) or ("" if view.logs else None),
         "reason": reason or None,
     }
     return about(
@@ -164,7 +164,7 @@ def _fallbacks(scene: Scene, view: NodeView) -> Finding:
     outcome = Outcome.FAIL if forbidden else Outcome.INCONCLUSIVE if reason else Outcome.PASS
     values: dict[str, Value] = {
         "count": len(forbidden or found),
-        "texts": " | ".join(f"L{note.line}: {note.text[:200]}" for _, note in shown) or None,
+        "texts": " | ".join(f"L{note.line}: {note.text[:200]}" for _, note in shown) or ("" if view.logs else None),
         "reason": reason or None,
     }
     return about(
@@ -187,7 +187,7 @@ def _degradations(scene: Scene, view: NodeView) -> Finding:
     shown = found[:SHOWN]
     values: dict[str, Value] = {
         "count": len(found),
-        "texts": " | ".join(f"L{note.line}: {note.text[:200]}" for _, note in shown) or None,
+        "texts": " | ".join(f"L{note.line}: {note.text[:200]}" for _, note in shown) or ("" if view.logs else None),
     }
     return about(
         "environment.log.degradations",

@@ -121,7 +121,7 @@ def _dev_endpoints(scene: Scene, view: NodeView) -> Finding:
         Bearing.NOTE,
         subject=view.name,
         required=False,
-        values={"shown_by": "; ".join(shown) or None, "reason": None if looked else view.blind},
+        values={"shown_by": "; ".join(shown) or ("" if looked else None), "reason": None if looked else view.blind},
         evidence=(*view.cited, *(f"sha256:{e.digest}#L{n.line}" for e, n in noted[:3])),
         severity=Severity.WARN if shown else Severity.INFO,
     )
