@@ -77,7 +77,8 @@ def _one_process(dossier: Dossier) -> Finding:
     tables = list(dossier.metrics.values())
     starts = [seen for t in tables if (seen := _in_order(t, START)) is not None]
     counters = [c for t in tables for name in (SUCCESS, PROMPT) for c in t.series(name).values()]
-    fell = any(bool(np.any(np.diff(c[np.isfinite(c)]) < 0)) for c in counters)
+    finite = [c[np.isfinite(c)] for c in counters]
+    fell = any(bool(np.any(c[1:] < c[:-1])) for c in finite)
     if not starts and not counters:
         return _about(code, Outcome.INCONCLUSIVE if dossier.records else _unloaded(dossier), items=items)
     several = any(later < earlier for seen in starts for earlier, later in pairwise(seen))
