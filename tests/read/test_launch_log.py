@@ -192,3 +192,14 @@ def test_statistics_requests_and_answers() -> None:
     assert (vllm.running, vllm.waiting, vllm.kv_perc, vllm.preemptions, vllm.hit_perc) == (7, 3, 93.1, 2, None)
     assert (sglang.running, sglang.waiting, sglang.tokens, sglang.kv_perc) == (36, 41, 958017, 96.0)
     assert [(mark.what, mark.id) for mark in log.requests] == [("added", "chatcmpl-a1"), ("aborted", "chatcmpl-a1")]
+
+
+def test_the_last_line_of_a_tool_parsers_traceback_is_the_parsers_whatever_the_exception():
+    place = "(APIServer pid=5758) ERROR 12-01 05:41:41 [hermes_tool_parser.py:117]"
+    raw = (
+        f"{place} Error in extracting tool call from response.\n{place} Traceback (most recent call last):\n"
+        f'{place}   File "/opt/json/decoder.py", line 353, in raw_decode\n{place}     obj = self.scan_once(s, idx)\n'
+        f"{place} json.decoder.JSONDecodeError: Unterminated string starting at: line 11 column 32 (char 310)\n"
+    ).encode()
+    log = read_launch_log(raw)
+    assert {(note.kind, note.cause) for note in log.notes} == {("tool_parser_error", Cause.MODEL_PARSER)}

@@ -1,6 +1,7 @@
 """Settling: what happened to the run as a whole can take a finding's certainty away, never give it any.
 
-Measurements in a window with other traffic, or by a client that was itself the bottleneck, prove neither way.
+Measurements in a window with other traffic prove neither way. A client that was itself late is settled load by load in
+the capacity gate, which knows what lateness can and cannot have caused.
 """
 
 from collections.abc import Collection, Sequence
@@ -15,7 +16,6 @@ SERVER_SEEN = ("capacity.soak.kv_idle", "capacity.soak.drift", "capacity.soak.me
 """Read from the server's own series or pace, which other traffic moves as ours does."""
 SPOILERS = {
     "run.traffic.exclusive": (Gate.CAPACITY, Gate.PREFIX),
-    "run.client.fit": (Gate.CAPACITY,),
 }
 
 

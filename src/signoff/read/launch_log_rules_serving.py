@@ -71,7 +71,7 @@ SERVING: tuple[Rule, ...] = (
         r"Error in extracting tool call from response|[Ee]rror (?:in|trying to|while) (?:extract|handl|pars)\w+"
         r"[^\n]*tool|tool parser[^\n]*(?:[Ee]rror|failed|exception)|Failed to parse (?:tool|function) ?call|"
         r"reasoning parser[^\n]*(?:[Ee]rror|failed)|JSONDecodeError[^\n]*tool|"
-        r"in extract_tool_calls(?:_streaming)?\b[^\n]*",
+        r"in extract_tool_calls(?:_streaming)?\b[^\n]*|tool_parser\w*\.py:\d+\][^\n]*(?:Error|Exception)\b",
         _PARSER,
         "The tool parser failed on what the model wrote.",
         Phase.AGENT,
