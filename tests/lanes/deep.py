@@ -49,12 +49,14 @@ def main() -> int:
         counted = Path(scratch) / "draws.json"
         draws = subprocess.run([sys.executable, HERE / "draws.py", "--json", counted], check=False)
         lanes["draws"] = json.loads(counted.read_bytes()) if counted.exists() else None
+        tests = subprocess.run([sys.executable, "-m", "pytest", "-m", "deep"], cwd=ROOT, check=False)
+        lanes["tests"] = "passed" if tests.returncode == 0 else "not passed"
         real = subprocess.run([sys.executable, HERE / "real.py", "--whole"], check=False)
         lanes["real"] = "as it should be" if real.returncode == 0 else "not as it should be"
     if sources != sources_digest():
         print("deep lanes: the sources changed while the lanes ran; nothing was written")
         return 1
-    passed = draws.returncode == 0 and real.returncode == 0
+    passed = draws.returncode == 0 and tests.returncode == 0 and real.returncode == 0
     RESULT.write_text(
         json.dumps({"date": time.strftime("%Y-%m-%d"), "sources": sources, "passed": passed, "lanes": lanes}, indent=2)
         + "\n"

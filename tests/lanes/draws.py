@@ -1,7 +1,7 @@
 """Two hundred random draws of faults and strengths, each a whole acceptance with a short plan: the verdict must be the
 simulator's own, in at least 95 of 100, and never `go` where the truth is not.
 
-    python tests/lanes/draws.py [--draws 200] [--at-once 3] [--seed 1] [--only N]
+    python tests/lanes/draws.py [--draws 200] [--first 0] [--at-once 2] [--seed 1] [--only N]
 """
 
 import argparse
@@ -100,12 +100,13 @@ def run(number: int, seed: int) -> Draw:
 def main() -> int:
     words = argparse.ArgumentParser()
     words.add_argument("--draws", type=int, default=200)
+    words.add_argument("--first", type=int, default=0)
     words.add_argument("--at-once", type=int, default=2)
     words.add_argument("--seed", type=int, default=1)
     words.add_argument("--only", type=int, action="append")
     words.add_argument("--json", type=Path)
     said = words.parse_args()
-    numbers = said.only or range(said.draws)
+    numbers = said.only or range(said.first, said.first + said.draws)
     with concurrent.futures.ThreadPoolExecutor(said.at_once) as pool:
         draws = []
         for draw in pool.map(lambda number: run(number, said.seed), numbers):
