@@ -93,9 +93,11 @@ def test_links_between_documents_lead_somewhere():
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-@pytest.mark.parametrize("path", [p for p in ROOT.glob("src/**/*") if p.suffix in (".py", ".yaml", ".j2")], ids=str)
+@pytest.mark.parametrize(
+    "path", [p for p in ROOT.glob("src/**/*") if p.suffix in (".py", ".yaml", ".j2")], ids=lambda p: p.name
+)
 def test_the_product_speaks_of_itself_alone(path):
-    assert not re.search(r"/work/|\bsubagent|\bChatGPT\b", path.read_text()), path
+    assert not re.search(r"/home/\w|/Users/\w|/wor[k]/", path.read_text()), path
     assert not re.search(
         r"\bdesign\b[^.\n]{0,20}\bsection\b|\bdesign of the product\b|\bdesign\.md\b", path.read_text()
     )
