@@ -12,7 +12,6 @@ DEV_ROUTES = ("/reset_prefix_cache", "/sleep", "/collective_rpc", "/server_info"
 DEV_SWITCH = "VLLM_SERVER_DEV_MODE"
 PROFILE_DAYS_MAX = 90
 """A profile whose sources were read longer ago is passed with a warning."""
-DAY_S = 86_400
 
 
 def findings(scene: Scene) -> list[Finding]:
